@@ -53,7 +53,11 @@ func TestCases(t *testing.T) {
 					return
 				}
 				checkCoverage(t, p, tests)
-				for _, s := range policytest.Mutate(t.Context(), tests).Survivors {
+				mutants, err := policytest.Mutate(t.Context(), tests)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range mutants.Survivors {
 					t.Errorf("no case fails without %s, or with %s", s.Without, s.With)
 				}
 			})

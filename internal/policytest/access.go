@@ -19,7 +19,7 @@ import (
 // list of suites.
 var accessFormat = format{
 	recognises: func(h head) bool { return h.has("policies", "cases") },
-	load: func(document []byte, file string) ([]Test, error) {
+	load: func(document []byte, file string, named *references) ([]Test, error) {
 		suites := []*AccessSuite{{}}
 		var err error
 		if headOf(document).list {
@@ -33,7 +33,7 @@ var accessFormat = format{
 		var tests []Test
 		for i, suite := range suites {
 			suite.file = file
-			if err := suite.complete(); err != nil {
+			if err := suite.complete(named); err != nil {
 				return nil, fmt.Errorf("set %d (%s): %w", i, suite.Set, err)
 			}
 			tests = append(tests, suite.tests()...)
@@ -116,7 +116,7 @@ func (r *AccessRequest) Request() *usher.Request {
 }
 
 // complete checks the suite and compiles its policies.
-func (s *AccessSuite) complete() error {
+func (s *AccessSuite) complete(named *references) error {
 	if len(s.Cases) == 0 {
 		return errors.New("cases: there is none")
 	}
@@ -126,7 +126,7 @@ func (s *AccessSuite) complete() error {
 		}
 	}
 	var err error
-	s.stage, err = newAccessStage(s)
+	s.stage, err = newAccessStage(s, named)
 	return err
 }
 

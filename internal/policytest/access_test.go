@@ -32,7 +32,7 @@ func TestOwnCasesExerciseEverything(t *testing.T) {
 			t.Errorf("%s: %d policies, not exercised: %q", c.Set, c.Policies.Total, c.Missing)
 		}
 	}
-	if m := policytest.Mutate(t.Context(), tests); len(m.Survivors) > 0 || m.Total < 30 {
+	if m := mutantsOf(t, tests); len(m.Survivors) > 0 || m.Total < 30 {
 		t.Errorf("of %d mutants no case notices %v", m.Total, m.Survivors)
 	}
 }
@@ -96,7 +96,7 @@ cases:
 	if diff := cmp.Diff(want, coverage); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	mutants := policytest.Mutate(t.Context(), tests)
+	mutants := mutantsOf(t, tests)
 	var survivors []string
 	for _, s := range mutants.Survivors {
 		survivors = append(survivors, s.Without)

@@ -79,8 +79,11 @@ func compiled(policy map[string]any, limits rule.Limits) (compile.Compiled, bool
 }
 
 // mutate leaves out one part of the policy after the other.
-func (s *subject) mutate(ctx context.Context) Mutants {
-	mutants := policyMutants(s.policy)
+func (s *subject) mutate(ctx context.Context) (Mutants, error) {
+	mutants, err := policyMutants(s.policy)
+	if err != nil {
+		return Mutants{}, fmt.Errorf("mutate %s: %w", s.compiled.Ref, err)
+	}
 	noticed := make([]bool, len(mutants))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -111,7 +114,7 @@ func (s *subject) mutate(ctx context.Context) Mutants {
 			result.Survivors = append(result.Survivors, Survivor{Set: s.compiled.Ref.String(), File: s.file, Without: m.without, With: m.with})
 		}
 	}
-	return result
+	return result, nil
 }
 
 // keep adds a mutant, which was compiled to see whether it does. Policies of kinitiras are stored in

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -137,20 +136,6 @@ const (
 	maxFile      = 64 << 20
 	maxDocuments = 100_000
 )
-
-// readReferenced returns the documents of a file that a test names, relative to its own. Tests may
-// come from others than those who run them: a device or pipe that they name has no end.
-func readReferenced(from, name string) ([]Document, error) {
-	file := filepath.Join(filepath.Dir(from), name)
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, fmt.Errorf("load cases: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("load cases: %s is not a regular file", file)
-	}
-	return readDocuments(file)
-}
 
 // readDocuments returns the documents of a YAML or JSON file.
 func readDocuments(file string) ([]Document, error) {

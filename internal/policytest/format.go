@@ -110,8 +110,8 @@ type format struct {
 	recognises func(head) bool
 	// load returns the tests of a document, which is JSON: for admission cases as Kubernetes
 	// reads YAML, for other formats so that n and on are texts. File is where it comes
-	// from, for files that it names and for the results.
-	load func(document []byte, file string) ([]Test, error)
+	// from, for the results, and named reads the files that it names.
+	load func(document []byte, file string, named *references) ([]Test, error)
 }
 
 // formats are tried in order; the last one accepts the rest. The table never changes.
@@ -146,15 +146,15 @@ func (h head) has(fields ...string) bool {
 }
 
 // load returns the tests of a document.
-func load(d Document) ([]Test, error) {
+func load(d Document, named *references) ([]Test, error) {
 	h := headOf(d.json)
 	i := slices.IndexFunc(formats, func(f format) bool { return f.recognises(h) })
 	if i == len(formats)-1 {
-		return formats[i].load(d.json, d.File)
+		return formats[i].load(d.json, d.File, named)
 	}
 	plain, err := d.plain()
 	if err != nil {
 		return nil, err
 	}
-	return formats[i].load(plain, d.File)
+	return formats[i].load(plain, d.File, named)
 }

@@ -8,10 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/json"
-
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // ErrNoCases is the error of [Load] when there is nothing to run.
@@ -23,9 +20,9 @@ var ErrNoCases = errors.New("no test cases found: usher decide -o case writes on
 // of all files.
 func Tests(paths ...string) ([]Test, error) {
 	var tests []Test
-	shared := newMemo()
+	shared, named := newMemo(), newReferences()
 	err := eachDocument(paths, func(d Document) error {
-		loaded, err := load(d)
+		loaded, err := load(d, named)
 		for i := range loaded {
 			if c := loaded[i].admission; c != nil {
 				c.memo = shared
@@ -46,11 +43,12 @@ func Tests(paths ...string) ([]Test, error) {
 // Load is [Tests] for admission cases; tests of other formats are left out.
 func Load(paths ...string) ([]*Case, error) {
 	var cases []*Case
+	named := newReferences()
 	err := eachDocument(paths, func(d Document) error {
 		if !isCase(d.json) {
 			return nil
 		}
-		c, err := decodeCase(d.json, d.File)
+		c, err := decodeCase(d.json, d.File, named)
 		cases = append(cases, c)
 		return err
 	})
@@ -66,8 +64,8 @@ func Load(paths ...string) ([]*Case, error) {
 // caseFormat is that of admission cases, and of unrecognised documents.
 var caseFormat = format{
 	recognises: func(head) bool { return true },
-	load: func(document []byte, file string) ([]Test, error) {
-		c, err := decodeCase(document, file)
+	load: func(document []byte, file string, named *references) ([]Test, error) {
+		c, err := decodeCase(document, file, named)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +78,7 @@ func isCase(document []byte) bool {
 	return !slices.ContainsFunc(formats[:len(formats)-1], func(f format) bool { return f.recognises(h) })
 }
 
-func decodeCase(document []byte, file string) (*Case, error) {
+func decodeCase(document []byte, file string, named *references) (*Case, error) {
 	// Errors would quote the fields of a file that has nothing to do with tests, and to which a link may lead.
 	if h := headOf(document); !h.has("request") && !h.has("expect") && !h.has("phase") {
 		return nil, errors.New("not a test case: it has no phase, request and expect")
@@ -92,31 +90,26 @@ func decodeCase(document []byte, file string) (*Case, error) {
 	if c.Name == "" {
 		c.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	}
-	if err := c.readPolicyFiles(); err != nil {
+	if err := c.readPolicyFiles(named); err != nil {
 		return nil, err
 	}
 	return c, c.validate()
 }
 
-func (c *Case) readPolicyFiles() error {
+func (c *Case) readPolicyFiles(named *references) error {
 	for _, name := range c.PolicyFiles {
-		documents, err := readReferenced(c.File, name)
+		read, err := named.read(c.File, name)
 		if err != nil {
 			return err
 		}
-		for _, d := range documents {
-			var policy map[string]any
-			if err := json.UnmarshalCaseSensitivePreserveInts(d.json, &policy); err != nil {
-				return fmt.Errorf("read %s: %w", name, err)
-			}
-			err := manifest.Each(policy, func(policy map[string]any) error {
-				c.Policies, c.files = append(c.Policies, policy), append(c.files, name)
-				return nil
-			})
-			if err != nil {
-				return fmt.Errorf("read %s: %w", name, err)
-			}
+		policies, err := read.policies()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
 		}
+		if err := named.use(len(policies)); err != nil {
+			return err
+		}
+		c.Policies, c.files = append(c.Policies, policies...), append(c.files, slices.Repeat([]string{name}, len(policies))...)
 	}
 	return nil
 }

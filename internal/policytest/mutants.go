@@ -18,16 +18,23 @@ type policyMutant struct {
 	policy map[string]any
 }
 
+// maxMutated is how many values the mutants of a policy may have together: each is a copy.
+const maxMutated = 10_000_000
+
 // A mutator collects the mutants of a policy.
 type mutator struct {
 	policy map[string]any
 	all    []policyMutant
+	// size is how many values the policy has, once it is known.
+	size int
+	// err is set if there are more mutants than may be made.
+	err error
 }
 
 // policyMutants are the mutants of an admission policy: without the policy, or without a rule, an
 // operation, a selector, a clause of a selector, an overrider or a condition of CUE. A rule that
 // validates also becomes one that rejects everything. For those of Kubernetes see admission, for object policies also object.
-func policyMutants(policy map[string]any) []policyMutant {
+func policyMutants(policy map[string]any) ([]policyMutant, error) {
 	m := &mutator{policy: policy, all: []policyMutant{{without: "the policy"}}}
 	m.items("spec", "resourceSelectors")
 	for i, selector := range m.list("spec", "resourceSelectors") {
@@ -41,7 +48,7 @@ func policyMutants(policy map[string]any) []policyMutant {
 	}
 	m.admission()
 	m.object()
-	return m.all
+	return m.all, m.err
 }
 
 // selector leaves out the clauses of a selector; apiVersion and kind are not optional.
@@ -162,6 +169,13 @@ func (m *mutator) leave(path ...any) {
 
 // change adds the mutant in which set has changed what is at path, or removed it if set is nil.
 func (m *mutator) change(without string, set func(parent any, key any), path ...any) {
+	if m.size == 0 {
+		m.size = countValues(m.policy)
+	}
+	if len(m.all)*m.size > maxMutated {
+		m.err = fmt.Errorf("more than %d mutants of a policy with %d values: write a smaller policy", len(m.all), m.size)
+		return
+	}
 	changed := runtime.DeepCopyJSON(m.policy)
 	parent, key := lookupPath(changed, path[:len(path)-1]), path[len(path)-1]
 	switch list, isList := parent.([]any); {
@@ -175,6 +189,22 @@ func (m *mutator) change(without string, set func(parent any, key any), path ...
 		delete(parent.(map[string]any), key.(string)) //nolint:forcetypeassert // What is no list is an object.
 	}
 	m.all = append(m.all, policyMutant{without: without, policy: changed})
+}
+
+// countValues is how many values a tree has.
+func countValues(tree any) int {
+	n := 1
+	switch v := tree.(type) {
+	case map[string]any:
+		for _, value := range v {
+			n += countValues(value)
+		}
+	case []any:
+		for _, item := range v {
+			n += countValues(item)
+		}
+	}
+	return n
 }
 
 // list are the objects in a list.

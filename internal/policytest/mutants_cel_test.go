@@ -49,7 +49,7 @@ expect: {allowed: false, reasonContains: Forbidden, warnings: []}
 func TestMutateExpressions(t *testing.T) {
 	t.Parallel()
 	_, tests := testsOf(t, weak)
-	mutants := policytest.Mutate(t.Context(), tests)
+	mutants := mutantsOf(t, tests)
 	var got []string
 	for _, s := range mutants.Survivors {
 		got = append(got, strings.TrimSpace(s.Set+" -"+s.Without+" +"+s.With))

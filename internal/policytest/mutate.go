@@ -31,7 +31,7 @@ type Survivor struct {
 // others, policies, rules, operations, clauses of selectors, what templates and plaintext set, and
 // conditions, also those of CUE. The expressions of admission policies of Kubernetes also get other
 // operators and constants. A case should fail each time; otherwise none tests that part.
-func Mutate(ctx context.Context, tests []Test) Mutants {
+func Mutate(ctx context.Context, tests []Test) (Mutants, error) {
 	var result Mutants
 	for _, s := range suites(tests) {
 		for _, m := range mutants(s.stage.rules) {
@@ -42,11 +42,14 @@ func Mutate(ctx context.Context, tests []Test) Mutants {
 		}
 	}
 	for _, s := range subjects(tests) {
-		mutants := s.mutate(ctx)
+		mutants, err := s.mutate(ctx)
+		if err != nil {
+			return Mutants{}, err
+		}
 		result.Total += mutants.Total
 		result.Survivors = append(result.Survivors, mutants.Survivors...)
 	}
-	return result
+	return result, nil
 }
 
 // notices reports whether a case fails with these rules.

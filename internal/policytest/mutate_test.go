@@ -1,8 +1,10 @@
 package policytest_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,10 +76,37 @@ func testsOf(t *testing.T, text string) (file string, tests []policytest.Test) {
 	return file, tests
 }
 
+func mutantsOf(t *testing.T, tests []policytest.Test) policytest.Mutants {
+	t.Helper()
+	mutants, err := policytest.Mutate(t.Context(), tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mutants
+}
+
+// Each part of a policy makes a mutant, which is a copy of it: there may not be any number of them.
+func TestMutateIsBounded(t *testing.T) {
+	t.Parallel()
+	var params strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&params, "p%d: 1, ", i)
+	}
+	_, tests := testsOf(t, `{phase: validate, expect: {allowed: true},
+request: {operation: CREATE, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}},
+policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: many}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+  bindings: [{name: all, validationActions: [Deny], params: {`+params.String()+`}}],
+  validations: [{expression: "true"}]}}]}`)
+	if _, err := policytest.Mutate(t.Context(), tests); err == nil || !strings.Contains(err.Error(), "mutate ClusterObjectPolicy many: more than ") {
+		t.Errorf("5000 params in a binding: %v", err)
+	}
+}
+
 func TestMutateAdmission(t *testing.T) {
 	t.Parallel()
 	_, tests := testsOf(t, mutated)
-	mutants := policytest.Mutate(t.Context(), tests)
+	mutants := mutantsOf(t, tests)
 	var got []string
 	for _, s := range mutants.Survivors {
 		got = append(got, s.Set+" "+s.Without)
@@ -134,7 +163,7 @@ func TestExamplesNoticeMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutants := policytest.Mutate(t.Context(), tests)
+	mutants := mutantsOf(t, tests)
 	for _, s := range mutants.Survivors {
 		t.Errorf("%s (%s): no case fails: %s%s", s.Set, s.File, s.Without, s.With)
 	}
@@ -187,7 +216,7 @@ func TestAdmissionPoliciesOfKubernetes(t *testing.T) {
 	if diff := cmp.Diff(wantCoverage, coverage); diff != "" {
 		t.Errorf("coverage (-want +got):\n%s", diff)
 	}
-	mutants := policytest.Mutate(t.Context(), tests)
+	mutants := mutantsOf(t, tests)
 	wantSurvivors := []policytest.Survivor{
 		{Set: "ValidatingAdmissionPolicy names", File: file, Without: "spec.validations[1]"},
 		{Set: "ValidatingAdmissionPolicy names", File: file, With: `spec.validations[1].expression: == instead of !=: object.metadata.name != "other"`},

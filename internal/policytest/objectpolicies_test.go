@@ -94,7 +94,7 @@ func TestObjectPoliciesAreCovered(t *testing.T) {
 func TestObjectPoliciesAreMutated(t *testing.T) {
 	t.Parallel()
 	_, tests := testsOf(t, bound)
-	mutants := policytest.Mutate(t.Context(), tests)
+	mutants := mutantsOf(t, tests)
 	survives := func(part string) bool {
 		return slices.ContainsFunc(mutants.Survivors, func(s policytest.Survivor) bool {
 			return s.Set == "ClusterObjectPolicy bound" && strings.Contains(s.Without+s.With, part)
@@ -205,7 +205,7 @@ expect: %s
 		}
 	}
 	var all []string
-	for _, s := range policytest.Mutate(t.Context(), tests).Survivors {
+	for _, s := range mutantsOf(t, tests).Survivors {
 		if part := s.Without + s.With; strings.Contains(part, "spec.bindings") {
 			all = append(all, part)
 		}

@@ -29,6 +29,9 @@ func (s *subject) coverParts(ctx context.Context, c *Coverage) error {
 		}
 	}
 	m.items("spec", "mutations")
+	if m.err != nil {
+		return m.err
+	}
 	for i, without := range m.all {
 		changed, err := s.changes(ctx, without.policy)
 		if err != nil {

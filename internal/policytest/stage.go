@@ -25,8 +25,8 @@ type accessStage struct {
 	broken []string
 }
 
-func newAccessStage(s *AccessSuite) (*accessStage, error) {
-	policies, err := s.policies()
+func newAccessStage(s *AccessSuite, named *references) (*accessStage, error) {
+	policies, err := s.policies(named)
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ func (s *AccessSuite) protectedUsers() ([]authz.Subject, error) {
 }
 
 // policies are those of the suite, decoded like policies of a cluster.
-func (s *AccessSuite) policies() ([]api.Policy, error) {
+func (s *AccessSuite) policies(named *references) ([]api.Policy, error) {
 	var policies []api.Policy
 	for i, raw := range s.Policies {
-		documents, err := s.documents(raw)
+		documents, err := s.documents(raw, named)
 		for _, document := range documents {
 			var policy api.Policy
 			if policy, err = api.Decode(document); err != nil {
@@ -113,15 +113,18 @@ func (s *AccessSuite) policies() ([]api.Policy, error) {
 }
 
 // documents are the policies of one entry: a file, a whole policy, or the short form.
-func (s *AccessSuite) documents(raw json.RawMessage) ([][]byte, error) {
+func (s *AccessSuite) documents(raw json.RawMessage, named *references) ([][]byte, error) {
 	var file string
 	if json.Unmarshal(raw, &file) == nil {
-		read, err := readReferenced(s.file, file)
-		documents := make([][]byte, len(read))
-		for i, d := range read {
+		read, err := named.read(s.file, file)
+		if err != nil {
+			return nil, err
+		}
+		documents := make([][]byte, len(read.documents))
+		for i, d := range read.documents {
 			documents[i] = d.json
 		}
-		return documents, err
+		return documents, named.use(len(documents))
 	}
 	if isObject(raw) {
 		return [][]byte{raw}, nil

@@ -38,6 +38,9 @@ type parsed struct {
 // change: file systems count time in steps.
 const settled = 2 * time.Second
 
+// errPipe is the error of a file that was replaced by a pipe.
+var errPipe = errors.New("read policies: a named pipe took the place of the file")
+
 // A found is the result of a document: a policy, or unreadable if it has no object.
 type found struct {
 	policy     api.Policy
@@ -125,6 +128,10 @@ func (r *reader) file(path string, info fs.FileInfo) parsed {
 	before, known := r.parsed[path]
 	if known && before.info != nil && os.SameFile(before.info, info) && stampOf(before.info) == stampOf(info) {
 		return before
+	}
+	if known && info.Mode()&fs.ModeNamedPipe != 0 {
+		// Opening one waits until somebody writes to it, and meanwhile no other file would be read.
+		return parsed{found: []found{{at: api.Position{File: path}, unreadable: errPipe}}}
 	}
 	now := time.Now()
 	content, err := contentOf(path)

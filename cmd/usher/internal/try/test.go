@@ -161,7 +161,10 @@ func (r *testReport) examine(ctx context.Context, cases []policytest.Test, exten
 		}
 	}
 	if extent.mutate && r.Failed == 0 {
-		mutants := policytest.Mutate(ctx, cases)
+		mutants, err := policytest.Mutate(ctx, cases)
+		if err != nil {
+			return err
+		}
 		r.Mutants = &mutants
 	}
 	return nil
