@@ -1,9 +1,9 @@
 package manifest
 
 import (
+	"bytes"
 	"errors"
 	"io"
-	"os"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -12,12 +12,12 @@ import (
 // HasCases reports whether a file has test cases, and no objects: see docs/test-format.md. It does not
 // report whether they are correct.
 func HasCases(file string) bool {
-	opened, err := os.Open(file)
+	const most = 64 << 20
+	content, err := Read(file, most)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = opened.Close() }()
-	decoder := yaml.NewDecoder(opened)
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	for found := false; ; {
 		var document yaml.Node
 		if err := decoder.Decode(&document); err != nil {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -91,6 +90,9 @@ func inputFiles(path string) ([]string, error) {
 	return files, nil
 }
 
+// maxFile is the largest file of objects: all that a large cluster has of a kind.
+const maxFile = 1 << 30
+
 // readInputFile returns the objects of a file, with ErrNoObject if it also has other documents.
 func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	var content []byte
@@ -98,7 +100,7 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	if file == "-" {
 		content, err = io.ReadAll(stdin)
 	} else {
-		content, err = os.ReadFile(file)
+		content, err = manifest.Read(file, maxFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
 	"github.com/usher-dev/usher/source/dir"
@@ -137,7 +138,8 @@ func (f *Flags) Select(names []string) ([]library.Policy, []library.Settings, er
 func valuesOf(param string) (map[string]any, error) {
 	var values map[string]any
 	if file, ok := strings.CutPrefix(param, "@"); ok {
-		content, err := os.ReadFile(file)
+		const most = 16 << 20
+		content, err := manifest.Read(file, most)
 		if err != nil {
 			return nil, err
 		}
