@@ -9,18 +9,18 @@ import (
 // Read returns the content of a file, or of a pipe, of at most limit bytes. It refuses devices, which may have
 // no end, and to which a link in somebody's folder may lead.
 func Read(file string, limit int64) ([]byte, error) {
-	info, err := os.Stat(file)
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = opened.Close() }()
+	info, err := opened.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if info.Mode()&os.ModeDevice != 0 {
 		return nil, fmt.Errorf("%s is a device, not a file", file)
 	}
-	opened, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = opened.Close() }()
 	content, err := io.ReadAll(io.LimitReader(opened, limit+1))
 	if err != nil {
 		return nil, err
