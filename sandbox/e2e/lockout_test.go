@@ -326,8 +326,8 @@ func (r *recorder) never(t *testing.T, s *seed) lockout.Request {
 // version of Kubernetes sends.
 func TestRecordedLockout(t *testing.T) {
 	t.Parallel()
-	const file = root + "/trial/lockout/requests.txt"
-	text, err := os.ReadFile(root + "/trial/lockout/seeds.yaml")
+	const file = root + "/internal/trial/lockout/requests.txt"
+	text, err := os.ReadFile(root + "/internal/trial/lockout/seeds.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 // Kubernetes serves, and their schemas.
 func TestRecordedKinds(t *testing.T) {
 	t.Parallel()
-	const file = root + "/kind/recorded.jsonl"
+	const file = root + "/internal/kind/recorded.jsonl"
 	r := sharedRig(t)
 	_, lists, err := r.kube.Discovery().ServerGroupsAndResources()
 	if err != nil {
