@@ -111,7 +111,7 @@ var mayImport = []struct {
 	{"internal/audit/resources", []string{".", "internal/audit/judge", "internal/audit/result"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
-	{"internal/trial", []string{".", "api", "api/usher/v1alpha1", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
+	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
 	// Policies are compiled and tried in processes that can be killed.
 	{"internal/trial/isolated", []string{"api/...", "internal/rule", "internal/compile", "internal/lang/cue", "internal/lang/worker", "internal/trial"}},
 	// Which requests reach a door is what API servers are told to send.

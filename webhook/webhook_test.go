@@ -325,10 +325,11 @@ func TestServeWaitsForThePair(t *testing.T) {
 		t.Fatal("it does not serve")
 	}
 	client := trusting(right.CA)
-	response, err := client.Get(strings.Replace(url, "127.0.0.1", "localhost", 1) + "/healthz")
-	for began := time.Now(); err != nil && time.Since(began) < timeout; {
+	health := strings.Replace(url, "127.0.0.1", "localhost", 1) + "/healthz"
+	response, err := client.Get(health)
+	for began := time.Now(); err != nil && time.Since(began) < timeout; response, err = client.Get(health) {
 		// The handshake of a busy machine may take longer than a connection has for it.
-		response, err = client.Get(strings.Replace(url, "127.0.0.1", "localhost", 1) + "/healthz")
+		time.Sleep(10 * time.Millisecond)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -62,14 +62,14 @@ func (x *exemptions) from(r *rule.Rule) []rule.Exempting {
 		return nil
 	}
 	var all []rule.Exempting
+	kind, _ := api.KindCalled(r.Policy.Kind)
+	whole := kind.IsValidation(r.Name)
 	candidates := slices.Concat(x.named[usher.PolicyRef{Kind: r.Policy.Kind, Name: r.Policy.Name}], x.patterns[r.Policy.Kind])
 	for i, candidate := range candidates {
 		validations, ok := candidate.For(r.Policy)
 		if !ok || slices.Contains(candidates[:i], candidate) || !x.permitted(candidate, r.Policy) {
 			continue
 		}
-		kind, _ := api.KindCalled(r.Policy.Kind)
-		whole := kind.IsValidation(r.Name)
 		switch {
 		case len(validations) == 0:
 		case r.Phase != usher.Validate || whole && !validations.Has("", r.Name):

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"strings"
 
@@ -139,17 +138,9 @@ const (
 
 // readDocuments returns the documents of a YAML or JSON file.
 func readDocuments(file string) ([]Document, error) {
-	opened, err := os.Open(file)
+	content, err := manifest.Read(file, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("load cases: %w", err)
-	}
-	defer func() { _ = opened.Close() }()
-	content, err := io.ReadAll(io.LimitReader(opened, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("load cases: %w", err)
-	}
-	if len(content) > maxFile {
-		return nil, fmt.Errorf("load cases: %s is larger than %d MiB", file, maxFile>>20)
 	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var documents []Document

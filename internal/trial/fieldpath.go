@@ -5,8 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -17,17 +16,14 @@ var plainPath = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\[[0-9]+\]|\.[A-Za-z
 var listIndex = regexp.MustCompile(`\[[0-9]+\]`)
 
 // fieldPathProblems warns of fields that users would be told of, and no object has that the policy is for.
-func fieldPathProblems(set *kind.Set, object api.Object, m *rule.ResourceMatch) []rule.Problem {
-	var validations []v1alpha1.Validation
-	switch spec := api.Spec(object).(type) {
-	case *v1alpha1.ClusterObjectPolicySpec:
-		validations = spec.Validations
-	case *v1alpha1.ObjectPolicySpec:
-		validations = spec.Validations
+func fieldPathProblems(set *kind.Set, c *compile.Compiled, m *rule.ResourceMatch) []rule.Problem {
+	spec := c.ObjectSpec()
+	if spec == nil {
+		return nil
 	}
 	var problems []rule.Problem
-	for i := range validations {
-		if p, wrong := fieldPathProblem(set, validations[i].FieldPath, m); wrong {
+	for i := range spec.Validations {
+		if p, wrong := fieldPathProblem(set, spec.Validations[i].FieldPath, m); wrong {
 			p.Field = fmt.Sprintf("spec.validations[%d].fieldPath", i)
 			problems = append(problems, p)
 		}

@@ -158,7 +158,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	if set.Complete {
 		result.NoSuchKind = nothing
 	}
-	result.Problems = append(result.Problems, fieldPathProblems(set, c.Policy.Object, p.Matches())...)
+	result.Problems = append(result.Problems, fieldPathProblems(set, c, p.Matches())...)
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
 	if len(problems) == 0 {
 		// What is said of types explains what requests would come to.

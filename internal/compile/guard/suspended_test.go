@@ -95,7 +95,7 @@ func TestWhoSuspended(t *testing.T) {
 		{"a policy in force has none", "jane", active, ""},
 		{"nor if somebody writes one", "jane", forged(active, "mallory"), ""},
 		{"who suspends it is recorded", "jane", forged(suspended(active, true), "mallory"), jane},
-		{"and stays, whoever writes it again", "mallory", suspended(active, true), jane},
+		{"and stays, when another user writes it again", "mallory", suspended(active, true), jane},
 		{"or changes only the annotation", "mallory", forged(suspended(active, true), "jim"), jane},
 		{"until it is in force again", "mallory", forged(suspended(active, false), jane), ""},
 	} {

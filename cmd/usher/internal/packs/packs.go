@@ -138,8 +138,7 @@ func (f *Flags) Select(names []string) ([]library.Policy, []library.Settings, er
 func valuesOf(param string) (map[string]any, error) {
 	var values map[string]any
 	if file, ok := strings.CutPrefix(param, "@"); ok {
-		const most = 16 << 20
-		content, err := manifest.Read(file, most)
+		content, err := manifest.Read(file, maxFile)
 		if err != nil {
 			return nil, err
 		}
