@@ -11,6 +11,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/live"
 )
 
@@ -25,8 +26,10 @@ func impatient(t *testing.T, a *script) *harness {
 	h := &harness{t: t, log: &recorder{}, updates: make(chan live.Status, 100)}
 	h.live = live.New(live.Options{
 		CompileTimeout: time.Nanosecond,
-		Log:            slog.New(slog.NewJSONHandler(h.log, nil)),
-		OnUpdate:       func(s live.Status) { h.updates <- s },
+		// The process that evaluates CUE may start slowly.
+		Engine:   engine.Options{RuleTimeout: time.Minute},
+		Log:      slog.New(slog.NewJSONHandler(h.log, nil)),
+		OnUpdate: func(s live.Status) { h.updates <- s },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
