@@ -21,7 +21,7 @@ func Main() { worker.Main(map[worker.Kind]worker.Handler{worker.CUE: Handler()})
 // Handler returns what answers requests of the kind [worker.CUE].
 func Handler() worker.Handler {
 	s := newServer()
-	return s.handle
+	return worker.Handler{Answer: s.handle}
 }
 
 // A server answers requests, one after the other. It keeps the programs that it has been sent.

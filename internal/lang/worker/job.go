@@ -13,8 +13,8 @@ type Job struct {
 	Tenant string
 	// Background jobs have the low priority.
 	Background bool
-	// Limit is how long it may take; less if earlier jobs of the tenant took longer. That of a background job,
-	// whose result is kept, is one of processor time.
+	// Limit is how much processor time it may take; less if earlier jobs of the tenant took longer. On a busy
+	// machine it may take some times as long.
 	Limit time.Duration
 	// Size is that of the request, if it is known: of the first requests of tenants, the smallest is next; see
 	// also [Wanting].

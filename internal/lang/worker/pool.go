@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -100,7 +101,9 @@ type Pool struct {
 	lastUse time.Time
 	// evaluates says that there were requests other than background jobs.
 	evaluates bool
-	sweeping  bool
+	// kinds are those of the requests so far.
+	kinds    []Kind
+	sweeping bool
 	// failures counts the starts that have failed since one succeeded; until retry there is no
 	// further start.
 	failures int
@@ -256,7 +259,7 @@ func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, time.
 		timer := p.watch(w, t, cpu)
 		defer timer.Stop()
 	}
-	reply, last, err := w.ask(job.Kind, payload, limit, job.Background)
+	reply, last, err := w.ask(job.Kind, payload, limit)
 	o := outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err}
 	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
 		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
@@ -281,7 +284,7 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 		return nil, Ended(ctx)
 	}
 	wanted, _ := ctx.Value(wantedKey{}).(int)
-	turn, err := p.queue(laneKey{job.Tenant, job.Background}, size{wanted, job.Size})
+	turn, err := p.queue(job, size{wanted, job.Size})
 	if err != nil {
 		return nil, err
 	}
@@ -317,15 +320,18 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 }
 
 // queue adds a request to its lane. It may already have its turn when queue returns.
-func (p *Pool) queue(key laneKey, size size) (*turn, error) {
+func (p *Pool) queue(job *Job, size size) (*turn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, fmt.Errorf("%w: closed", ErrUnavailable)
 	}
 	p.lastUse = time.Now()
-	p.evaluates = p.evaluates || !key.background
-	turn, ok := p.lanes.join(key, size)
+	p.evaluates = p.evaluates || !job.Background
+	if !slices.Contains(p.kinds, job.Kind) {
+		p.kinds = append(p.kinds, job.Kind)
+	}
+	turn, ok := p.lanes.join(laneKey{job.Tenant, job.Background}, size)
 	if !ok {
 		p.counts.Refused++
 		return nil, fmt.Errorf("%w (%d)", ErrBusy, longestLane)

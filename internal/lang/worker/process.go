@@ -39,8 +39,8 @@ type process struct {
 // as long, since it hardly gets the processor where that is busy.
 const startTimeout = 15 * time.Second
 
-// start starts the program at path as a worker with this much memory.
-func start(path string, memory int64) (*process, error) {
+// start starts the program at path as a worker with this much memory, which prepares for kinds of requests.
+func start(path string, memory int64, kinds []Kind) (*process, error) {
 	childIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start worker: %w", err)
@@ -53,7 +53,7 @@ func start(path string, memory int64) (*process, error) {
 	p := &process{in: in, out: out, started: time.Now(), ended: make(chan struct{})}
 	p.cmd = &exec.Cmd{
 		Path: path, Args: []string{name}, Dir: "/",
-		Env:   []string{memoryVariable + "=" + strconv.FormatInt(memory, 10)},
+		Env:   []string{memoryVariable + "=" + strconv.FormatInt(memory, 10), kindsVariable + "=" + string(kinds)},
 		Stdin: childIn, Stdout: childOut, Stderr: &p.stderr,
 		SysProcAttr: attributes(),
 		// A dead worker may have passed its error output to another process.
@@ -119,18 +119,15 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// busy is how many times as long as the processor time of a background job it may take on a busy machine.
+// busy is how many times as long as its processor time a request may take on a busy machine.
 const busy = 8
 
 // ask sends a request and returns the answer, and whether the worker must be replaced. After an
-// error, which is one of this package, the worker is dead. The limit of a background job is one of processor
-// time: what is found out must not depend on what else the machine does.
-func (p *process) ask(of Kind, payload []byte, limit time.Duration, background bool) (reply []byte, last bool, err error) {
-	deadline := time.Now().Add(limit)
-	if background {
-		deadline = time.Now().Add(busy * limit)
-		defer p.endAt(limit)()
-	}
+// error, which is one of this package, the worker is dead. The limit is one of processor time: what is
+// found out must not depend on what else the machine does.
+func (p *process) ask(of Kind, payload []byte, limit time.Duration) (reply []byte, last bool, err error) {
+	deadline := time.Now().Add(busy * limit)
+	defer p.endAt(limit)()
 	_ = p.in.SetWriteDeadline(deadline)
 	_ = p.out.SetReadDeadline(deadline)
 	p.last++

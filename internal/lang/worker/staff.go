@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -134,8 +135,9 @@ func (p *Pool) start(at priority) {
 	if at == low && len(p.lanes.lowered()) > 0 {
 		begins = low
 	}
+	kinds := slices.Clone(p.kinds)
 	go func() {
-		w, err := p.starter.launch(begins)
+		w, err := p.starter.launch(begins, kinds)
 		if err == nil && at == low {
 			w.lower()
 		}

@@ -34,8 +34,8 @@ func (s *starter) run() {
 	}
 }
 
-// launch starts a worker of a priority.
-func (s *starter) launch(at priority) (w *process, err error) {
+// launch starts a worker of a priority, which prepares for kinds of requests.
+func (s *starter) launch(at priority, kinds []Kind) (w *process, err error) {
 	path := s.program
 	if path == "" {
 		if path, err = self(); err != nil {
@@ -45,7 +45,7 @@ func (s *starter) launch(at priority) (w *process, err error) {
 	done := make(chan struct{})
 	begin := func() {
 		defer close(done)
-		if w, err = start(path, s.memory); err == nil && at == low {
+		if w, err = start(path, s.memory, kinds); err == nil && at == low {
 			w.lower()
 		}
 	}

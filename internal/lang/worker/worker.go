@@ -22,8 +22,10 @@ import (
 const (
 	// name is the only argument of a worker, and what ps shows.
 	name = "usher-worker"
-	// memoryVariable is the only variable in the environment of a worker: its memory in bytes.
+	// memoryVariable and kindsVariable are the only variables in the environment of a worker: its memory
+	// in bytes, and the kinds of requests to prepare for.
 	memoryVariable = "USHER_WORKER_MEMORY"
+	kindsVariable  = "USHER_WORKER_KINDS"
 	// largestRequest and largestAnswer limit the size of messages in each direction.
 	largestRequest = 32 << 20
 	largestAnswer  = 4 << 20
@@ -39,9 +41,15 @@ const (
 	Policies Kind = 'p'
 )
 
-// A Handler answers requests. Its argument and its result belong to it and to the caller,
-// respectively, until the next call.
-type Handler func(request []byte) []byte
+// A Handler answers the requests of a kind.
+type Handler struct {
+	// Prepare, unless nil, does what the first request would otherwise take longer for. It runs when a
+	// worker starts, if there were requests of the kind, and does not count against any tenant.
+	Prepare func()
+	// Answer answers a request. Its argument and its result belong to it and to the caller, respectively,
+	// until the next call.
+	Answer func(request []byte) []byte
+}
 
 // installed are the handlers when Main has returned: this shows that the program can be started as a
 // worker.
@@ -50,7 +58,7 @@ var installed atomic.Pointer[map[Kind]Handler]
 // Installed reports whether the program has called [Main], with a handler for this kind of requests.
 func Installed(kind Kind) bool {
 	handlers := installed.Load()
-	return handlers != nil && (*handlers)[kind] != nil
+	return handlers != nil && (*handlers)[kind].Answer != nil
 }
 
 // Main turns the process into a worker if it was started as one: it answers requests by the handler
@@ -69,7 +77,12 @@ func Main(handlers map[Kind]Handler) {
 	// Output that is printed by accident must not become an answer.
 	os.Stdout = os.Stderr
 	go watchParent()
-	if err := serve(os.Stdin, out, handlers, memory/2); err != nil {
+	for _, kind := range []byte(os.Getenv(kindsVariable)) {
+		if prepare := handlers[Kind(kind)].Prepare; prepare != nil {
+			prepare()
+		}
+	}
+	if err := serve(os.Stdin, out, handlers, held()+memory/2); err != nil {
 		_, _ = io.WriteString(os.Stderr, "worker: "+err.Error()+"\n")
 		os.Exit(1)
 	}
@@ -90,7 +103,7 @@ func serve(in io.Reader, out io.Writer, handlers map[Kind]Handler, mostHeld int6
 		if err != nil {
 			return err
 		}
-		handle := handlers[Kind(f.kind)]
+		handle := handlers[Kind(f.kind)].Answer
 		if handle == nil {
 			return fmt.Errorf("a request of the unknown kind %q", f.kind)
 		}

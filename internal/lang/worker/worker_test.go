@@ -21,9 +21,18 @@ func TestMain(m *testing.M) {
 	if log := os.Getenv(forgetful); log != "" {
 		forget(log)
 	}
-	worker.Main(map[worker.Kind]worker.Handler{worker.CUE: behave})
+	worker.Main(map[worker.Kind]worker.Handler{
+		worker.CUE:      {Answer: behave},
+		worker.Policies: {Prepare: func() { burn(preparation.String()); prepared = true }, Answer: behave},
+	})
 	os.Exit(m.Run())
 }
+
+// preparation is the processor time that workers of these tests take to prepare for policies, more than one has
+// to begin with, and prepared says that this one did.
+const preparation = 600 * time.Millisecond
+
+var prepared bool
 
 // kept is what the worker of these tests keeps from one request to the next.
 var kept [][]byte
@@ -65,6 +74,8 @@ func behave(request []byte) []byte {
 		return []byte(strings.Join(os.Environ(), " "))
 	case "do":
 		return []byte(attempt(argument))
+	case "prepared":
+		return []byte(fmt.Sprint(prepared))
 	case "pid":
 		return []byte(fmt.Sprint(os.Getpid()))
 	case "leak":
@@ -184,25 +195,46 @@ func TestRequestsThatHarm(t *testing.T) {
 	}
 }
 
-// TestBackgroundJobsHaveProcessorTime: what is found out about a policy does not depend on what else the machine does.
-func TestBackgroundJobsHaveProcessorTime(t *testing.T) {
+// TestLimitsAreOfProcessorTime: what is found out does not depend on what else the machine does.
+func TestLimitsAreOfProcessorTime(t *testing.T) {
 	t.Parallel()
 	p := pool(t, worker.Options{Workers: 2})
+	for _, background := range []bool{false, true} {
+		for _, row := range []struct {
+			request string
+			want    error
+		}{
+			{"sleep 1s", nil},
+			{"hang", worker.ErrTimeout},
+			{"stop", worker.ErrTimeout},
+		} {
+			_, _, err := p.Do(t.Context(), worker.Job{
+				Kind: worker.CUE, Tenant: row.request, Limit: 500 * time.Millisecond, Background: background,
+				Payload: func() ([]byte, error) { return []byte(row.request), nil },
+			})
+			if !errors.Is(err, row.want) {
+				t.Errorf("%s, in the background %t: %v, want %v", row.request, background, err, row.want)
+			}
+		}
+	}
+}
+
+// TestWorkersArePrepared: what a worker does before its first request is nobody's, however long it takes; it does
+// so only for requests that there are.
+func TestWorkersArePrepared(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
-		reason, request string
-		background      bool
-		want            error
-	}{
-		{"it waits, in the foreground", "sleep 1s", false, worker.ErrTimeout},
-		{"it waits, in the background", "sleep 1s", true, nil},
-		{"it uses the processor, in the background", "hang", true, worker.ErrTimeout},
-	} {
-		_, _, err := p.Do(t.Context(), worker.Job{
-			Kind: worker.CUE, Tenant: row.reason, Limit: 500 * time.Millisecond, Background: row.background,
-			Payload: func() ([]byte, error) { return []byte(row.request), nil },
+		kind worker.Kind
+		want bool
+	}{{worker.CUE, false}, {worker.Policies, true}} {
+		p := pool(t, worker.Options{Workers: 2})
+		var used time.Duration
+		reply, _, err := p.Do(t.Context(), worker.Job{
+			Kind: row.kind, Tenant: "a", Background: true, Limit: 2 * time.Second, Used: func(cpu time.Duration) { used += cpu },
+			Payload: func() ([]byte, error) { return []byte("prepared"), nil },
 		})
-		if !errors.Is(err, row.want) {
-			t.Errorf("%s: %v, want %v", row.reason, err, row.want)
+		if s := p.Stats(); err != nil || string(reply) != fmt.Sprint(row.want) || s.Overran > 0 || used >= preparation {
+			t.Errorf("%c: prepared %s, used %s, %v, counted %+v", row.kind, reply, used, err, s)
 		}
 	}
 }
@@ -210,7 +242,7 @@ func TestBackgroundJobsHaveProcessorTime(t *testing.T) {
 func TestWorkersHaveNothingOfTheirParent(t *testing.T) {
 	t.Parallel()
 	p := pool(t, worker.Options{})
-	if got := ask(t, p, "environment"); strings.Contains(got, "PATH=") || !strings.HasPrefix(got, "USHER_WORKER_MEMORY=") || strings.Contains(got, " ") {
+	if got := ask(t, p, "environment"); strings.Contains(got, "PATH=") || !strings.HasPrefix(got, "USHER_WORKER_MEMORY=") || strings.Count(got, " ") != 1 {
 		t.Errorf("environment %q", got)
 	}
 	if got := ask(t, p, "print"); got != "answer to print" {

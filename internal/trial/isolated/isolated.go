@@ -6,7 +6,9 @@
 package isolated
 
 import (
+	"bytes"
 	"context"
+	_ "embed" // For the usual policies.
 	"encoding/json"
 	"sync"
 	"time"
@@ -35,13 +37,25 @@ type request struct {
 // The answer says nothing: whatever is wrong with the policy is found again, and reported, where it is
 // compiled next; a panic as well.
 func Handler(try func([]byte, compile.Depth)) worker.Handler {
-	return func(data []byte) []byte {
+	return worker.Handler{Prepare: prepare, Answer: func(data []byte) []byte {
 		defer func() { _ = recover() }()
 		var r request
 		if err := json.Unmarshal(data, &r); err == nil {
 			try(r.Policy, r.Depth)
 		}
 		return nil
+	}}
+}
+
+// usual are policies with an expression in each of the environments that take long to make.
+//
+//go:embed usual.jsonl
+var usual []byte
+
+// prepare compiles and tries the usual policies.
+func prepare() {
+	for policy := range bytes.Lines(usual) {
+		Try(policy, compile.Trying)
 	}
 }
 

@@ -280,3 +280,18 @@ func TestPendingPolicies(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 }
+
+// A worker that starts spends what the first policy would otherwise take longer for, on policies that compile.
+func TestUsualPolicies(t *testing.T) {
+	t.Parallel()
+	for text := range bytes.Lines(isolated.Usual) {
+		p, err := api.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled := compile.Options{}.Policy(t.Context(), p)
+		if len(compiled.Problems) > 0 || len(compiled.Rules) == 0 {
+			t.Errorf("%s: %d rules, %v", text, len(compiled.Rules), compiled.Problems)
+		}
+	}
+}
