@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/stall"
 )
 
 // A subject is an admission policy, of any kind, with the cases that are about it.
@@ -29,8 +30,9 @@ type subject struct {
 
 // subjects are the policies of admission cases, in the order of the cases. Policies that do not
 // compile are left out: their cases fail, or are about that.
-func subjects(tests []Test) []*subject {
+func subjects(ctx context.Context, tests []Test) []*subject {
 	var all []*subject
+	byKey := map[string]*subject{}
 	for _, t := range tests {
 		c := t.admission
 		if c == nil || c.Skip != "" {
@@ -38,34 +40,36 @@ func subjects(tests []Test) []*subject {
 		}
 		for i, policy := range c.Policies {
 			key := text(policy)
-			at := slices.IndexFunc(all, func(s *subject) bool { return s.key == key })
-			if at < 0 {
-				s, ok := newSubject(c, i, key)
-				if !ok {
-					continue
+			s, known := byKey[key]
+			if !known {
+				if s = newSubject(ctx, c, i, key); s != nil {
+					all = append(all, s)
 				}
-				at, all = len(all), append(all, s)
+				byKey[key] = s
 			}
-			if !slices.Contains(all[at].cases, c) {
-				all[at].cases = append(all[at].cases, c)
+			if s != nil && (len(s.cases) == 0 || s.cases[len(s.cases)-1] != c) {
+				s.cases = append(s.cases, c)
 			}
 		}
 	}
 	return all
 }
 
-func newSubject(c *Case, i int, key string) (*subject, bool) {
+// newSubject returns the policy with an index in a case; nil if it does not compile.
+func newSubject(ctx context.Context, c *Case, i int, key string) *subject {
 	s := &subject{policy: c.Policies[i], key: key, file: c.File}
 	if first := len(c.Policies) - len(c.files); i >= first {
 		s.file = filepath.Join(filepath.Dir(c.File), c.files[i-first])
 	}
 	var ok bool
-	s.compiled, ok = compiled(s.policy, c.Limits)
-	return s, ok
+	if s.compiled, ok = c.compiled(ctx, s.policy); !ok {
+		return nil
+	}
+	return s
 }
 
-// compiled compiles a policy; false if it has errors.
-func compiled(policy map[string]any, limits rule.Limits) (compile.Compiled, bool) {
+// compiled compiles a policy within the limits of the case; false if it has errors, or takes too long.
+func (c *Case) compiled(ctx context.Context, policy map[string]any) (compile.Compiled, bool) {
 	encoded, err := json.Marshal(policy)
 	if err != nil {
 		return compile.Compiled{}, false
@@ -74,12 +78,14 @@ func compiled(policy map[string]any, limits rule.Limits) (compile.Compiled, bool
 	if err != nil {
 		return compile.Compiled{}, false
 	}
-	c := compile.Options{Limits: limits}.Policy(context.Background(), decoded)
-	return c, len(rule.Errors(c.Problems)) == 0
+	compiled, err := stall.Within(ctx, c.timeout, func(ctx context.Context) (compile.Compiled, error) {
+		return compile.Options{Limits: c.Limits}.Policy(ctx, decoded), nil
+	})
+	return compiled, err == nil && len(rule.Errors(compiled.Problems)) == 0
 }
 
 // mutate leaves out one part of the policy after the other.
-func (s *subject) mutate(ctx context.Context) (Mutants, error) {
+func (s *subject) mutate(ctx context.Context, tried func()) (Mutants, error) {
 	mutants, err := policyMutants(s.policy)
 	if err != nil {
 		return Mutants{}, fmt.Errorf("mutate %s: %w", s.compiled.Ref, err)
@@ -90,7 +96,7 @@ func (s *subject) mutate(ctx context.Context) (Mutants, error) {
 	for i, m := range mutants {
 		shared := newMemo()
 		if m.policy != nil {
-			c, ok := compiled(m.policy, s.cases[0].Limits)
+			c, ok := s.cases[0].compiled(ctx, m.policy)
 			if !ok {
 				// Nobody can write it.
 				mutants[i].without, mutants[i].with = "", ""
@@ -100,6 +106,7 @@ func (s *subject) mutate(ctx context.Context) (Mutants, error) {
 		}
 		group.Go(func() error {
 			noticed[i] = s.notices(ctx, m, shared)
+			tried()
 			return nil
 		})
 	}
@@ -183,7 +190,7 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 	coverage := Coverage{Set: s.compiled.Ref.String(), File: s.file}
 	counted := map[string]bool{}
 	spec, _ := s.policy["spec"].(map[string]any)
-	for _, r := range s.rules() {
+	for _, r := range s.rules(ctx) {
 		if r.Pod != nil && spec["podTemplates"] == nil {
 			// It is there by default, and runs the same validations.
 			continue
@@ -203,7 +210,7 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 
 // rules are those of the policy. An admission policy of Kubernetes has one with each binding that a
 // case has beside it.
-func (s *subject) rules() []rule.Rule {
+func (s *subject) rules(ctx context.Context) []rule.Rule {
 	if s.compiled.Admission == nil {
 		return s.compiled.Rules
 	}
@@ -211,7 +218,7 @@ func (s *subject) rules() []rule.Rule {
 	for _, c := range s.cases {
 		linked := []compile.Compiled{s.compiled}
 		for _, policy := range c.Policies {
-			if other, ok := compiled(policy, c.Limits); ok && other.Binding != nil {
+			if other, ok := c.compiled(ctx, policy); ok && other.Binding != nil {
 				linked = append(linked, other)
 			}
 		}

@@ -55,7 +55,7 @@ func Cover(ctx context.Context, tests []Test) ([]Coverage, error) {
 		}
 		all = append(all, seen.coverage(s))
 	}
-	for _, s := range subjects(tests) {
+	for _, s := range subjects(ctx, tests) {
 		if s.compiled.Binding != nil {
 			// Its rule is one of the policy that it binds.
 			continue

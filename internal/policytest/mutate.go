@@ -30,26 +30,29 @@ type Survivor struct {
 // authorization policies these are policies, rules, conditions, excluded subjects and selectors; of
 // others, policies, rules, operations, clauses of selectors, what templates and plaintext set, and
 // conditions, also those of CUE. The expressions of admission policies of Kubernetes also get other
-// operators and constants. A case should fail each time; otherwise none tests that part.
-func Mutate(ctx context.Context, tests []Test) (Mutants, error) {
+// operators and constants. A case should fail each time; otherwise none tests that part. Tried is
+// called after each mutant, concurrently.
+func Mutate(ctx context.Context, tests []Test, tried func()) (Mutants, error) {
 	var result Mutants
 	for _, s := range suites(tests) {
 		for _, m := range mutants(s.stage.rules) {
 			result.Total++
-			if !s.notices(ctx, m.rules) {
+			noticed := s.notices(ctx, m.rules)
+			tried()
+			if !noticed {
 				result.Survivors = append(result.Survivors, Survivor{Set: s.name(), File: s.file, Without: m.without})
 			}
 		}
 	}
-	for _, s := range subjects(tests) {
-		mutants, err := s.mutate(ctx)
+	for _, s := range subjects(ctx, tests) {
+		mutants, err := s.mutate(ctx, tried)
 		if err != nil {
 			return Mutants{}, err
 		}
 		result.Total += mutants.Total
 		result.Survivors = append(result.Survivors, mutants.Survivors...)
 	}
-	return result, nil
+	return result, context.Cause(ctx)
 }
 
 // notices reports whether a case fails with these rules.

@@ -1,6 +1,8 @@
 package policytest_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,7 +80,7 @@ func testsOf(t *testing.T, text string) (file string, tests []policytest.Test) {
 
 func mutantsOf(t *testing.T, tests []policytest.Test) policytest.Mutants {
 	t.Helper()
-	mutants, err := policytest.Mutate(t.Context(), tests)
+	mutants, err := policytest.Mutate(t.Context(), tests, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata:
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
   bindings: [{name: all, validationActions: [Deny], params: {`+params.String()+`}}],
   validations: [{expression: "true"}]}}]}`)
-	if _, err := policytest.Mutate(t.Context(), tests); err == nil || !strings.Contains(err.Error(), "mutate ClusterObjectPolicy many: more than ") {
+	if _, err := policytest.Mutate(t.Context(), tests, func() {}); err == nil || !strings.Contains(err.Error(), "mutate ClusterObjectPolicy many: more than ") {
 		t.Errorf("5000 params in a binding: %v", err)
 	}
 }
@@ -229,5 +231,28 @@ func TestAdmissionPoliciesOfKubernetes(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantSurvivors, mutants.Survivors); diff != "" {
 		t.Errorf("survivors of %d (-want +got):\n%s", mutants.Total, diff)
+	}
+}
+
+// A policy that takes too long to compile is one that does not compile: nobody waits for its mutants. Those of a
+// run that was interrupted are not told.
+func TestMutateGivesUp(t *testing.T) {
+	t.Parallel()
+	_, tests := testsOf(t, mutated)
+	for i := range tests {
+		tests[i] = tests[i].WithTimeout(1)
+	}
+	tried := 0
+	if mutants, err := policytest.Mutate(t.Context(), tests, func() { tried++ }); err != nil || mutants.Total != 0 || tried != 0 {
+		t.Errorf("within a nanosecond: %d mutants, %d tried, %v", mutants.Total, tried, err)
+	}
+	if coverage, err := policytest.Cover(t.Context(), tests); err != nil || len(coverage) != 0 {
+		t.Errorf("within a nanosecond: %v, %v", coverage, err)
+	}
+	_, tests = testsOf(t, mutated)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := policytest.Mutate(ended, tests, func() {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
 	}
 }

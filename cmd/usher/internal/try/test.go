@@ -58,7 +58,7 @@ run at all.`,
 				return err
 			}
 			report := newTestReport(runCases(cmd.Context(), s, cases))
-			if err := report.examine(cmd.Context(), cases, extent); err != nil {
+			if err := report.examine(cmd.Context(), s, cases, extent); err != nil {
 				return err
 			}
 			switch output.Value {
@@ -153,7 +153,7 @@ func (e *testExtent) register(flags *pflag.FlagSet) {
 }
 
 // examine measures the coverage of the cases. It tests mutants only if no case fails.
-func (r *testReport) examine(ctx context.Context, cases []policytest.Test, extent testExtent) error {
+func (r *testReport) examine(ctx context.Context, s cli.Streams, cases []policytest.Test, extent testExtent) error {
 	if extent.coverage {
 		var err error
 		if r.Coverage, err = policytest.Cover(ctx, cases); err != nil {
@@ -161,7 +161,10 @@ func (r *testReport) examine(ctx context.Context, cases []policytest.Test, exten
 		}
 	}
 	if extent.mutate && r.Failed == 0 {
-		mutants, err := policytest.Mutate(ctx, cases)
+		var done atomic.Int64
+		stop := cli.ShowProgress(s.Err, func() string { return cli.Count(int(done.Load()), "mutant tried", "mutants tried") })
+		mutants, err := policytest.Mutate(ctx, cases, func() { done.Add(1) })
+		stop()
 		if err != nil {
 			return err
 		}
