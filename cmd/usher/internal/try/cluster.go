@@ -3,11 +3,13 @@ package try
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
@@ -76,4 +78,26 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 		cli.Notef(cmd, s, "warning", "%s: these are left out", policies.NoRight(forbidden))
 	}
 	return set, f.facts.FromCluster(clients), nil
+}
+
+// noteWritten prints to s.Err that objects of files may differ from those that the API server of the cluster
+// would ask about.
+func (f *clusterFlags) noteWritten(cmd *cobra.Command, s cli.Streams, questions []Question) {
+	i := slices.IndexFunc(questions, func(q Question) bool { return q.written })
+	if !f.fromCluster || i < 0 {
+		return
+	}
+	file := questions[i].File
+	if file == "-" {
+		file = "the standard input"
+	}
+	cli.Notef(cmd, s, "note", "%s is judged as written, without the defaults that API servers set before they ask policies: a policy that reads one may decide otherwise; "+
+		"the output of kubectl get -o yaml, or of kubectl create --dry-run=server -o yaml, has them", file)
+}
+
+// isWritten reports whether an object of a request is as a user wrote it, and not as API servers
+// complete it.
+func isWritten(r *usher.Request, object map[string]any) bool {
+	metadata, _ := object["metadata"].(map[string]any)
+	return r.Operation != usher.Delete && r.Operation != usher.Connect && metadata["uid"] == nil
 }

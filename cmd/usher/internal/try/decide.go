@@ -47,6 +47,10 @@ that matched, those that nearly did with the clause that kept them from it, and 
 what was changed. Objects can be lists, several documents, or recorded AdmissionReviews,
 which bring their own operation, user and old object. -f names objects, too.
 
+Objects are judged as written, without the defaults that API servers set before they ask
+policies: where a policy reads one, use the output of kubectl get -o yaml or
+kubectl create --dry-run=server -o yaml.
+
 Policies can read other objects, such as the Namespace or the owner of an object: --facts
 names files with those that exist.
 
@@ -111,6 +115,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
+	f.noteWritten(cmd, s, requests)
 	f.store.Assume(namespacesOf(requests))
 	report := decideReport{Suspended: f.set.Suspended()}
 	var late error

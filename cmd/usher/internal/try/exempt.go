@@ -43,7 +43,8 @@ the exemption, and writes only one that helps.
 
 Requests are objects or recorded AdmissionReviews. Without -p and --from-cluster, the files
 are case files of 'usher test', which bring their policies. With --from-cluster an object of
-the cluster can be named, as for kubectl: deployment/web, or deployment web.
+the cluster can be named, as for kubectl: deployment/web, or deployment web. Objects of files
+are judged as written, without the defaults that API servers set.
 
 If the pods of a workload are refused, the exemption is for the workload and all of its pods,
 by their owner: rollouts and jobs that follow have it, too. So is the exemption of a pod that
@@ -179,6 +180,7 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 	if err != nil {
 		return nil, err
 	}
+	f.noteWritten(cmd, s, questions)
 	questions = append(questions, stored...)
 	f.store.Assume(namespacesOf(questions))
 	all := make([]decided, len(questions))

@@ -49,6 +49,10 @@ with -f. With --from-cluster it adds the policies of a cluster, also those that 
 enforces, and facts come from there. Without either the arguments are files of test cases,
 which have their own policies.
 
+Objects are judged as written, without the defaults that API servers set before they ask
+policies: where a policy reads one, use the output of kubectl get -o yaml or
+kubectl create --dry-run=server -o yaml.
+
 With --cost each rule that matched is run some more times to find out what it takes once
 everything is warm: time, allocations and bytes. What it asks of HTTP services by GET is
 asked once; other requests are made each time.
@@ -143,6 +147,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	if err != nil {
 		return err
 	}
+	f.noteWritten(cmd, s, requests)
 	f.store.Assume(namespacesOf(requests))
 	for _, one := range f.set.Suspended() {
 		if f.policy == "" || of(one.Policy, f.policy) {

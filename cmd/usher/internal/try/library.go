@@ -106,6 +106,7 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.
 	if err != nil {
 		return err
 	}
+	f.noteWritten(cmd, s, requests)
 	resolver, known, err := f.resolver()
 	if err != nil {
 		return err

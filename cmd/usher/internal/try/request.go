@@ -19,6 +19,8 @@ import (
 type Question struct {
 	File    string
 	Request *usher.Request
+	// written means that the object has no field that its writer left out.
+	written bool
 }
 
 // namespacesOf returns the namespaces of requests.
@@ -42,14 +44,16 @@ func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	}
 	questions := make([]Question, 0, len(inputs))
 	for _, in := range inputs {
-		r := reviewRequest(in.Review)
-		if r == nil {
-			if r, err = f.request(in, olds); err != nil {
-				return nil, fmt.Errorf("%s: %w", in.File, err)
-			}
-			r.User = who
+		if r := reviewRequest(in.Review); r != nil {
+			questions = append(questions, Question{File: in.File, Request: r})
+			continue
 		}
-		questions = append(questions, Question{File: in.File, Request: r})
+		r, err := f.request(in, olds)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", in.File, err)
+		}
+		r.User = who
+		questions = append(questions, Question{File: in.File, Request: r, written: isWritten(r, in.Object)})
 	}
 	return questions, nil
 }

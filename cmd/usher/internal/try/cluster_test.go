@@ -1,0 +1,112 @@
+package try_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/try"
+)
+
+// TestObjectsOfFilesLackDefaults: users who ask about a cluster learn that an object is not as its API
+// server would have it, unless it is.
+func TestObjectsOfFilesLackDefaults(t *testing.T) {
+	t.Parallel()
+	const policy = `apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: owner}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}]
+  validations: [{expression: "object != null && object.spec.restartPolicy == 'Always'", message: restart}]
+`
+	written := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop"},"spec":{"restartPolicy":"Never","containers":[]}}`
+	stored := strings.Replace(written, `"name":"p"`, `"name":"p","uid":"e2d1"`, 1)
+	review := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"version":"v1","kind":"Pod"},`+
+		`"resource":{"version":"v1","resource":"pods"},"name":"p","namespace":"shop","operation":"CREATE","userInfo":{},"object":%s}}`, written)
+	exempt := []string{"--reason", "r", "--owner", "o"}
+	for _, c := range []struct {
+		reason  string
+		command string
+		cluster bool
+		object  string
+		more    []string
+		want    bool
+	}{
+		{"as a user wrote it", "decide", true, written, nil, true},
+		{"of explain", "explain", true, written, nil, true},
+		{"of exempt", "exempt", true, written, exempt, true},
+		{"beside output for machines", "explain", true, written, []string{"-o", "json"}, true},
+		{"as it is stored", "explain", true, stored, nil, false},
+		{"as the API server sent it", "explain", true, review, nil, false},
+		{"of an object that goes", "explain", true, written, []string{"--operation", "DELETE"}, false},
+		{"without a cluster, users try policies", "explain", false, written, nil, false},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for name, text := range map[string]string{"policy.yaml": policy, "pod.yaml": c.object} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			args := append([]string{c.command, "-p", filepath.Join(dir, "policy.yaml"), "-f", filepath.Join(dir, "pod.yaml")}, c.more...)
+			if c.cluster {
+				args = append(args, "--from-cluster", "--kubeconfig", emptyCluster(t))
+			}
+			stderr, status := execute(t, args)
+			const text = "pod.yaml is judged as written, without the defaults that API servers set"
+			if got := strings.Count(stderr, text); status == cli.ExitUnusable || got > 1 || got == 1 != c.want || strings.Count(stderr, "\n") != got {
+				t.Errorf("status %d, said %d times, want %t:\n%s", status, got, c.want, stderr)
+			}
+		})
+	}
+}
+
+func execute(t *testing.T, args []string) (stderr string, status int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
+	newRoot := func(s cli.Streams) *cobra.Command {
+		root := &cobra.Command{Use: "usher"}
+		root.AddCommand(try.Decide(s), try.Explain(s), try.Exempt(s))
+		return root
+	}
+	status = cli.Execute(t.Context(), newRoot, s, args)
+	return errs.String(), status
+}
+
+// emptyCluster returns the kubeconfig of an API server that has the namespace shop and nothing else.
+func emptyCluster(t *testing.T) string {
+	t.Helper()
+	known := map[string]string{
+		"/api":                    `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":                   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1":                 `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]}]}`,
+		"/api/v1/namespaces/shop": `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if answer, ok := known[r.URL.Path]; ok {
+			fmt.Fprint(w, answer)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	}))
+	t.Cleanup(server.Close)
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, server.URL)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
