@@ -1,0 +1,69 @@
+package docs_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/deploy/crds"
+)
+
+// kindRow matches a row of a table that begins with a kind, its short name and its scope.
+var kindRow = regexp.MustCompile("(?m)^\\| `[A-Za-z]+` \\| `[a-z]+` \\| (?:cluster|namespaced) \\|")
+
+// TestKindsAreListed: the index has the short name and the scope of each kind, and no page has others.
+func TestKindsAreListed(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for _, kind := range api.Kinds() {
+		text, err := crds.Of(kind.GroupVersionResource().GroupResource())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd struct {
+			Spec struct {
+				Names struct {
+					Categories, ShortNames []string
+				}
+			}
+		}
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		names := crd.Spec.Names
+		if !slices.Equal(names.Categories, []string{"usher"}) || len(names.ShortNames) != 1 {
+			t.Fatalf("%s has the categories %v and the short names %v, want usher and one", kind.Kind, names.Categories, names.ShortNames)
+		}
+		scope := "cluster"
+		if kind.Namespaced {
+			scope = "namespaced"
+		}
+		want = append(want, fmt.Sprintf("| `%s` | `%s` | %s |", kind.Kind, names.ShortNames[0], scope))
+	}
+	rows := map[string][]string{}
+	walkFiles(t, func(path, text string) {
+		if filepath.Ext(path) == ".md" {
+			rows[filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path)] = kindRow.FindAllString(text, -1)
+		}
+	})
+	for page, found := range rows {
+		for _, row := range found {
+			if !slices.Contains(want, row) {
+				t.Errorf("%s: %s is no kind, or one with another short name or scope", page, row)
+			}
+		}
+	}
+	for _, row := range want {
+		if !slices.Contains(rows["docs/README.md"], row) {
+			t.Errorf("docs/README.md has no row %s", row)
+		}
+	}
+	if len(rows["object-policies/README.md"]) != 2 {
+		t.Errorf("object-policies/README.md has the rows %q, want those of two kinds", rows["object-policies/README.md"])
+	}
+}
