@@ -2,11 +2,13 @@ package docs_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api"
@@ -65,5 +67,30 @@ func TestKindsAreListed(t *testing.T) {
 	}
 	if len(rows["object-policies/README.md"]) != 2 {
 		t.Errorf("object-policies/README.md has the rows %q, want those of two kinds", rows["object-policies/README.md"])
+	}
+}
+
+// TestRoleReadsPolicies: the role that commands name has the right to list every kind that they read.
+func TestRoleReadsPolicies(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/explain/read-policies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	if err := yaml.UnmarshalStrict(text, &role); err != nil {
+		t.Fatal(err)
+	}
+	kinds := api.Kinds()
+	for _, versions := range api.ForeignKinds() {
+		kinds = append(kinds, versions...)
+	}
+	for _, kind := range kinds {
+		lists := slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.APIGroups, kind.Group) && slices.Contains(r.Verbs, "list") && (slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, kind.Resource))
+		})
+		if !lists {
+			t.Errorf("%s: the role has no right to list them", kind)
+		}
 	}
 }

@@ -40,9 +40,9 @@ spec:
 		want      string
 	}{
 		{"no right to policies", "/apis/", nil,
-			"no policies of the cluster can be used: you may not list"},
+			"no policies of the cluster can be used: you may not list 11 kinds of policies: 4 of admissionregistration.k8s.io, 3 of policy.kcloudlabs.io, 4 of usher.dev: name policies"},
 		{"what to do about it", "/apis/usher.dev", nil,
-			"clusterpolicyexemptions.usher.dev, objectpolicies.usher.dev, policyexemptions.usher.dev: name policies with -p, or have an administrator grant you the verb list"},
+			"clusterpolicyexemptions.usher.dev, objectpolicies.usher.dev, policyexemptions.usher.dev: name policies with -p, or have an administrator grant you the verb list on these kinds (docs/explain.md#rights has the ClusterRole)"},
 		{"a namespace that does not exist", "", []string{"-p", file}, `-n: namespaces "shp" not found`},
 		{"no right to ask", "/api/v1/namespaces/shp", []string{"-p", file}, "pods is forbidden"},
 	} {

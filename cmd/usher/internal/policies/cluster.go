@@ -34,16 +34,29 @@ func Without(forbidden []Forbidden, err error) error {
 	if len(forbidden) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %s: name policies with -p, or have an administrator grant you the verb list on these kinds", err, NoRight(forbidden))
+	return fmt.Errorf("%w: %s: name policies with -p, or have an administrator grant you the verb list on these kinds (docs/explain.md#rights has the ClusterRole)", err, NoRight(forbidden))
 }
 
-// NoRight says which policies the user may not read.
+// NoRight says which policies the user may not read: the names of a few kinds, or how many there are in each
+// API group.
 func NoRight(forbidden []Forbidden) string {
-	kinds := make([]string, len(forbidden))
-	for i, f := range forbidden {
-		kinds[i] = f.Kind.GroupVersionResource().GroupResource().String()
+	const few = 4
+	var names, groups []string
+	kinds := map[string]int{}
+	for _, f := range forbidden {
+		r := f.Kind.GroupVersionResource().GroupResource()
+		names = append(names, r.String())
+		if kinds[r.Group]++; kinds[r.Group] == 1 {
+			groups = append(groups, r.Group)
+		}
 	}
-	return "you may not list " + strings.Join(kinds, ", ")
+	if len(names) > few {
+		for i, group := range groups {
+			groups[i] = fmt.Sprintf("%d of %s", kinds[group], group)
+		}
+		return fmt.Sprintf("you may not list %d kinds of policies: %s", len(names), strings.Join(groups, ", "))
+	}
+	return "you may not list " + strings.Join(names, ", ")
 }
 
 // FromCluster returns the policies of all kinds that a cluster has for a namespace, also Kubernetes' own,
