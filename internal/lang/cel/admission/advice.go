@@ -16,6 +16,19 @@ var undeclared = regexp.MustCompile(`undeclared reference to '(\w+)'`)
 // AdviceForOptional says what to do with a value of .? or [?] that is used as the value in it.
 const AdviceForOptional = "write .orValue(…) behind the optional value"
 
+// AdviceForValue says what to do about a function of optional values that is called on another value.
+const AdviceForValue = "only optional values have it: select the field with .? or [?], as in object.spec.?paused.orValue(false)"
+
+// optionalMethod matches a call of a function that only optional values have.
+var optionalMethod = regexp.MustCompile(`'(or|orValue|hasValue|value)' applied to`)
+
+// ofOptionals are calls on optional values, by the names that other languages have for their functions.
+var ofOptionals = map[string]string{
+	"orElse": "orValue(false)", "getOrElse": "orValue(false)", "getOrDefault": "orValue(false)", "orDefault": "orValue(false)",
+	"valueOr": "orValue(false)", "unwrapOr": "orValue(false)", "unwrap_or": "orValue(false)", "default": "orValue(false)",
+	"isPresent": "hasValue()", "isSome": "hasValue()", "isDefined": "hasValue()",
+}
+
 // advice says what to do about an error of the compiler in an expression.
 func (c *compilation) advice(text, what string) string {
 	switch {
@@ -41,34 +54,8 @@ func (c *compilation) advice(text, what string) string {
 		return AdviceForOptional
 	case strings.Contains(what, "must evaluate to"):
 		return "compare the value with something, or convert it"
-	case strings.HasPrefix(what, "Syntax error"):
-		return adviseSyntax(text)
-	}
-	return "correct the expression"
-}
-
-// elsewhere are operators of other languages that CEL does not have, and how it writes them.
-var elsewhere = []struct {
-	operator *regexp.Regexp
-	instead  string
-}{
-	{regexp.MustCompile(`=>|->`), "CEL has no implication: write !(a) || b"},
-	{regexp.MustCompile(`\b(and|or|not)\b`), "write &&, || and ! for and, or and not"},
-	{regexp.MustCompile(`[^=!<>]=[^=~>]`), "write == to compare"},
-	{regexp.MustCompile(`[^&]&[^&]|[^|]\|[^|]`), "write && and ||"},
-	{regexp.MustCompile(`=~`), "write text.matches(pattern)"},
-}
-
-// literals are the texts in an expression: what looks like an operator in them is none.
-var literals = regexp.MustCompile(`"[^"\n]*"|'[^'\n]*'`)
-
-// adviseSyntax says how CEL writes what an expression that it cannot parse may mean.
-func adviseSyntax(text string) string {
-	text = literals.ReplaceAllString(text, "''")
-	for _, e := range elsewhere {
-		if e.operator.MatchString(text) {
-			return e.instead
-		}
+	case strings.Contains(what, "found no matching overload") && optionalMethod.MatchString(what):
+		return AdviceForValue
 	}
 	return "correct the expression"
 }
@@ -76,6 +63,9 @@ func adviseSyntax(text string) string {
 // adviseFunction says which function may be meant.
 func (c *compilation) adviseFunction(wrong string) string {
 	const all = "see docs/cel.md for the functions that there are"
+	if call := ofOptionals[wrong]; call != "" {
+		return "select the field with .? or [?], and write object.spec.?paused." + call
+	}
 	// That it can be made has been seen when the expression was checked.
 	env, err := c.with(c.declared)
 	if err != nil {

@@ -24,6 +24,8 @@ func TestMisspelledFunctions(t *testing.T) {
 		{"object.metadata.name.startWith('a')", "did you mean startsWith?"},
 		{"object.spec.containers.al(c, c.name != '')", "did you mean all?"},
 		{"quantitiy('1') == quantity('1')", "did you mean quantity?"},
+		{"object.metadata.labels.orElse({}) == {}", "select the field with .? or [?], and write object.spec.?paused.orValue(false)"},
+		{"object.spec.?replicas.isPresent()", "select the field with .? or [?], and write object.spec.?paused.hasValue()"},
 		{"frobnicate(object)", "see docs/cel.md for the functions that there are"},
 		{strings.Repeat("startsWith", 1000) + "(object)", "see docs/cel.md for the functions that there are"},
 	} {
@@ -51,6 +53,17 @@ func TestOptionalsWithoutOrValue(t *testing.T) {
 	}
 }
 
+// TestFunctionsOfOptionals: who calls them on a value that always is there learns how to select one that may be absent.
+func TestFunctionsOfOptionals(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{"object.spec.replicas.or(1) == 1", "(1 + 1).orValue(2) == 2", "'a'.hasValue()", "1.value() == 1"} {
+		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: expression}}})
+		if len(problems) != 1 || problems[0].Do != admission.AdviceForValue {
+			t.Errorf("%s: %v", expression, problems)
+		}
+	}
+}
+
 // TestOperatorsOfOtherLanguages: an expression that is no CEL gets the words that are.
 func TestOperatorsOfOtherLanguages(t *testing.T) {
 	t.Parallel()
@@ -61,12 +74,14 @@ func TestOperatorsOfOtherLanguages(t *testing.T) {
 		"object.a = 'x'":                "==",
 		"object.a == 'b' & object.c":    "&& and ||",
 		"object.a =~ 'x'":               "matches",
+		"object.a ?? 1 > 1":             ".orValue(",
+		"object?.a == 1":                ".orValue(",
 		"object.a == 'not => and' )":    "correct the expression",
 		"object.a == 'x' || object.b (": "correct the expression",
 	} {
 		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: expression}}})
-		if len(problems) == 0 || !strings.Contains(problems[0].Do, want) {
-			t.Errorf("%s: %v, want %q", expression, problems, want)
+		if len(problems) != 1 || !strings.Contains(problems[0].Do, want) {
+			t.Errorf("%s: %v, want one with %q", expression, problems, want)
 		}
 	}
 }

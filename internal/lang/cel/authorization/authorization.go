@@ -160,6 +160,9 @@ func problems(source string, issues *celgo.Issues) []rule.Problem {
 	all := cel.Problems(source, issues)
 	for i := range all {
 		p := &all[i]
+		if p.Do != "" {
+			continue
+		}
 		p.Do = "see docs/authorization.md for what request has"
 		if m := undeclared.FindStringSubmatch(p.What); m != nil && fieldNames(requestFields)[m[1]] {
 			p.Do = "write request." + m[1]

@@ -170,6 +170,7 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ source, what, do string }{
 		{"", "Syntax error", ""},
+		{"request.user = 'jane'", "Syntax error", "write == to compare"},
 		{"request.user", "yields string, not bool", "compare it"},
 		{"'x' in request.user.groups", "does not support field selection", "groups, uid and extra are fields of request"},
 		{"user == 'jane'", "undeclared reference to 'user'", "write request.user"},
@@ -181,8 +182,8 @@ func TestProblems(t *testing.T) {
 		t.Run(test.source, func(t *testing.T) {
 			t.Parallel()
 			predicate, problems := authorization.Compile(test.source)
-			if predicate != nil || len(problems) == 0 {
-				t.Fatalf("compiled, with problems %v", problems)
+			if predicate != nil || len(problems) != 1 {
+				t.Fatalf("compiled, or problems are not one: %v", problems)
 			}
 			if p := problems[0]; p.Severity != rule.Error || !strings.Contains(p.What, test.what) || !strings.Contains(p.Do, test.do) {
 				t.Errorf("problem %+v, want %q, %q", p, test.what, test.do)

@@ -27,8 +27,8 @@ type mistake struct {
 	sets bool
 	// what is wrong, if it is not a missing field, and what to do.
 	what, do string
-	// uncertain says that not all values fail.
-	uncertain bool
+	// unless says which values do not fail, as the end of a sentence; it is empty if all do.
+	unless string
 }
 
 // A classifier tells which errors of the type checker are mistakes. The rest come from types that
@@ -314,7 +314,9 @@ func (c *classifier) noFunction(call ast.CallExpr, operands []ast.Expr, of []*ty
 		}
 		m.what = written + ": there is no " + symbol + " for " + strings.Join(kinds, " and ")
 		m.do = c.adviseOperator(call.FunctionName(), operands, of)
-		m.uncertain = c.mayBeWhole(operands, of)
+		if c.mayBeWhole(operands, of) {
+			m.unless = ", unless the value is whole"
+		}
 		return m, true
 	}
 	name := call.FunctionName()
@@ -324,7 +326,10 @@ func (c *classifier) noFunction(call ast.CallExpr, operands []ast.Expr, of []*ty
 		m.what = name + "(" + strings.Join(texts, ", ") + "): "
 	}
 	m.what += "there is no function " + name + " for " + strings.Join(kinds, " and ")
-	m.do = adviseFunction(call, texts, of)
+	if needsOptional(call, of) && strings.HasPrefix(name, "or") {
+		m.unless = ", so it does nothing, and the expression fails if there is no value"
+	}
+	m.do = c.adviseFunction(call, texts, of)
 	return m, true
 }
 
@@ -337,6 +342,11 @@ func (c *classifier) mayBeWhole(operands []ast.Expr, of []*types.Type) bool {
 	return slices.ContainsFunc(operands, func(e ast.Expr) bool {
 		return c.typed.GetType(e.ID()).Kind() == types.DoubleKind && e.AsLiteral() == nil
 	})
+}
+
+// needsOptional reports whether a function of optional values is called on a value that is none.
+func needsOptional(call ast.CallExpr, of []*types.Type) bool {
+	return call.IsMemberFunction() && slices.Contains([]string{"or", "orValue", "hasValue", "value"}, call.FunctionName()) && !isOptional(of[0])
 }
 
 func isOptional(t *types.Type) bool {

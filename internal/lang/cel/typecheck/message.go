@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
@@ -141,8 +142,10 @@ func (c *classifier) adviseOperator(operator string, operands []ast.Expr, of []*
 	return "convert the values, or compare parts of them"
 }
 
-func adviseFunction(call ast.CallExpr, texts []string, of []*types.Type) string {
+func (c *classifier) adviseFunction(call ast.CallExpr, texts []string, of []*types.Type) string {
 	switch {
+	case needsOptional(call, of):
+		return c.adviseOptional(call.Target())
 	case call.IsMemberFunction() && isList(of[0]):
 		return "go through its elements: " + texts[0] + ".all(e, …)"
 	case call.IsMemberFunction() && isOptional(of[0]):
@@ -153,6 +156,19 @@ func adviseFunction(call ast.CallExpr, texts []string, of []*types.Type) string 
 		return "write quantity(" + texts[0] + ")"
 	}
 	return "see docs/cel.md for functions and their types"
+}
+
+// adviseOptional says how to make an optional value of one.
+func (c *classifier) adviseOptional(value ast.Expr) string {
+	if value.Kind() == ast.SelectKind && !value.AsSelect().IsTestOnly() {
+		of := value.AsSelect()
+		selected := ".?" + of.FieldName()
+		if !identifier.MatchString(of.FieldName()) {
+			selected = "[?" + strconv.Quote(of.FieldName()) + "]"
+		}
+		return "only optional values have it: write " + c.text(of.Operand()) + selected
+	}
+	return admission.AdviceForValue
 }
 
 // A finding is a mistake, and the kinds of objects for which it is one.
@@ -200,7 +216,7 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 	_, other := r.holder(f)
 	everywhere := known && (!r.policy.Partial || other)
 	p := rule.Problem{Severity: rule.Warning, What: f.what, Do: f.do}
-	if everywhere && !f.uncertain {
+	if everywhere && f.unless == "" {
 		p.Severity = rule.Mistake
 	}
 	if f.test != "" && !everywhere {
@@ -246,10 +262,7 @@ func (r *run) wrongFor(f *finding, everywhere bool) (text string) {
 	if !everywhere && r.policy.several() {
 		text = " in " + r.names(f, "and")
 	}
-	if f.uncertain {
-		text += ", unless the value is whole"
-	}
-	return text
+	return text + f.unless
 }
 
 // near returns a question for the field that is meant, "" if none is similar.
