@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/live"
@@ -48,4 +49,40 @@ func ExampleNew() {
 	// policies: 1 problems: 0
 	// deny label team is required <nil>
 	// <nil>
+}
+
+// A problem prints as commands print it: where it is, what is wrong, and what to do.
+func ExampleProblem() {
+	folder, err := os.MkdirTemp("", "policies")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	policy := `apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: paused}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
+  validations:
+  - expression: object.spec.?paused.orElse(false)
+`
+	if err := os.WriteFile(filepath.Join(folder, "paused.yaml"), []byte(policy), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	decider := live.New(live.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { _ = decider.Run(ctx, dir.New(folder)) }() // WaitLoaded returns its error
+	if err := decider.WaitLoaded(ctx); err != nil {
+		fmt.Println(err)
+	}
+	for _, problem := range decider.Problems() {
+		fmt.Println(strings.ReplaceAll(fmt.Sprint(problem), folder, "policies"))
+	}
+	// Output:
+	// policies/paused.yaml:8:43: error: ClusterObjectPolicy paused: spec.validations[0].expression: undeclared reference to 'orElse'; select the field with .? or [?], and write object.spec.?paused.orValue(false)
 }

@@ -22,15 +22,26 @@ type Policy struct {
 type Problem struct {
 	// Policy is empty for a file that cannot be read.
 	Policy usher.PolicyRef
-	// Severity is error or warning; a policy with an error is not in force.
+	// Severity is error, mistake or warning. A policy with an error is not in force; one with a mistake
+	// is, but cannot do what it says.
 	Severity string
 	// Field is the path of the field, such as spec.validateRules[0].
 	Field string
 	// What is wrong, and what to Do about it: a sentence each, without full stop.
 	What, Do string
-	// File and Line tell where, if the policy came from a file. Line counts from 1.
-	File string
-	Line int
+	// File, Line and Column tell where, if the policy came from a file. Line and Column count from 1;
+	// Column is known only of a place in a text, such as an expression.
+	File         string
+	Line, Column int
+}
+
+// String is the problem in one line, as commands print it:
+//
+//	a.yaml:12:9: error: ClusterObjectPolicy x: spec.validations[0].expression: what is wrong; what to do
+func (p Problem) String() string {
+	return rule.Problem{
+		Policy: p.Policy, Severity: rule.Severity(p.Severity), Field: p.Field, What: p.What, Do: p.Do, File: p.File, Line: p.Line, Column: p.Column,
+	}.String()
 }
 
 // Policies returns the state of each policy.
@@ -50,8 +61,12 @@ func (l *Live) Problems() []Problem { return problems(l.current.Status().Problem
 func problems(all []rule.Problem) []Problem {
 	var problems []Problem
 	for _, p := range all {
+		what := p.What
+		if p.Column == 0 {
+			what = p.Text()
+		}
 		problems = append(problems, Problem{
-			Policy: p.Policy, Severity: string(p.Severity), Field: p.Field, What: p.Text(), Do: p.Do, File: p.File, Line: p.Line,
+			Policy: p.Policy, Severity: string(p.Severity), Field: p.Field, What: what, Do: p.Do, File: p.File, Line: p.Line, Column: p.Column,
 		})
 	}
 	return problems
