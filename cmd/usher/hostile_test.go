@@ -53,7 +53,7 @@ func TestHostileTexts(t *testing.T) {
 		"usher certs":                  {{"--dns", hostile, "--out", filepath.Join(filepath.Dir(objects), "certs")}},
 		"usher check": {
 			{policies}, {"--strict", "--verbose", policies}, {broken}, {"-o", "json", broken}, {"-o", "yaml", broken}, {files["broken.yaml"]},
-			{files["syntax.yaml"]}, {hostile}, {"--reads", policies, broken}, {"-f", objects, policies},
+			{files["syntax.yaml"]}, {hostile}, {"--reads", policies, broken}, {"-f", objects, policies}, {"-o", "sarif", broken}, {"-o", "sarif", "--verbose", policies},
 		},
 		"usher decide": {
 			append(own, objects), append(own, objects, "-o", "json"), append(own, objects, "-o", "yaml"), {"-p", broken, objects},

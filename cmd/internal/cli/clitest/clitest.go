@@ -71,6 +71,7 @@ func shared() map[string]meaning {
 		"rbac":                  one("", "stringArray", "file or folder with roles and bindings (repeatable)"),
 		"resource":              one("", "string", "resource of the request"),
 		"selector":              one("l", "string", "label selector of the request"),
+		"stdin-name":            one("", "string", "file that the standard input has, for places in the output"),
 		"subresource":           one("", "string", "subresource of the request"),
 		"timeout":               one("", "duration", "timeout of "),
 		"tls-cert-file":         one("", "string", "PEM file with the serving certificate and intermediate certificates"),

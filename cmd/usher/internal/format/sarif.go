@@ -19,7 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/printable"
 )
 
-// The part of SARIF 2.1.0 that an audit uses.
+// The part of SARIF 2.1.0 that audits and checks use.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -28,8 +28,12 @@ type (
 	}
 	sarifRun struct {
 		Tool        sarifTool         `json:"tool"`
+		ColumnKind  string            `json:"columnKind,omitempty"`
 		Invocations []sarifInvocation `json:"invocations"`
 		Results     []sarifResult     `json:"results"`
+
+		// index has the index of each rule, by ID.
+		index map[string]int
 	}
 	sarifTool struct {
 		Driver sarifDriver `json:"driver"`
@@ -74,7 +78,7 @@ type (
 	}
 	sarifLocation struct {
 		Physical sarifPhysical  `json:"physicalLocation"`
-		Logical  []sarifLogical `json:"logicalLocations"`
+		Logical  []sarifLogical `json:"logicalLocations,omitempty"`
 	}
 	sarifPhysical struct {
 		Artifact sarifArtifact `json:"artifactLocation"`
@@ -85,7 +89,8 @@ type (
 		Base string `json:"uriBaseId,omitempty"`
 	}
 	sarifRegion struct {
-		StartLine int `json:"startLine"`
+		StartLine   int `json:"startLine"`
+		StartColumn int `json:"startColumn,omitempty"`
 	}
 	sarifLogical struct {
 		Name string `json:"name,omitempty"`
@@ -107,39 +112,66 @@ const maxSARIF = 25_000
 // results are suppressed, results that need a request are notApplicable, and kinds that cannot be
 // read are notifications of an invocation that was not successful.
 func SARIF(w io.Writer, r *Report, version string) error {
-	run := sarifRun{
-		Tool:        sarifTool{Driver: sarifDriver{Name: "usher", Version: version, Rules: []sarifRule{}}},
-		Invocations: []sarifInvocation{{Successful: true}},
-		Results:     make([]sarifResult, 0, len(r.Results)),
-	}
+	run := newRun(version)
 	for _, kind := range r.Kinds {
 		if kind.Error != "" {
 			run.Invocations[0].Successful = false
-			run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"error", sarifMessage(kind.String() + ": " + kind.Error)})
+			run.notify("error", kind.String()+": "+kind.Error)
 		}
 	}
 	if r.Nothing() {
-		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"warning", sarifText{NothingAudited}})
+		run.notify("warning", NothingAudited)
 	}
-	results := r.Results
-	if left := len(results) - maxSARIF; left > 0 {
-		results = slices.SortedStableFunc(slices.Values(results), func(a, b Result) int { return cmp.Compare(rank(a.Status), rank(b.Status)) })[:maxSARIF]
-		text := cli.Count(left, "result is", "results are") + " left out, from the least serious: code scanning accepts " + strconv.Itoa(maxSARIF)
-		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"warning", sarifText{text}})
+	for _, one := range mostSerious(run, r.Results, func(a, b Result) int { return cmp.Compare(rank(a.Status), rank(b.Status)) }) {
+		id := ruleID(&one)
+		run.add(sarifResultOf(&one, id), func() sarifRule { return sarifRuleOf(id, &one) })
 	}
-	index := map[string]int{}
-	for i := range results {
-		one := &results[i]
-		id := ruleID(one)
-		at, ok := index[id]
-		if !ok {
-			at = len(run.Tool.Driver.Rules)
-			index[id] = at
-			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRuleOf(id, one))
+	return run.encode(w)
+}
+
+// newRun returns a run of Usher without results.
+func newRun(version string) *sarifRun {
+	return &sarifRun{
+		Tool:        sarifTool{Driver: sarifDriver{Name: "usher", Version: version, Rules: []sarifRule{}}},
+		Invocations: []sarifInvocation{{Successful: true}},
+		Results:     []sarifResult{},
+	}
+}
+
+// notify adds what is no result.
+func (r *sarifRun) notify(level, text string) {
+	r.Invocations[0].Notifications = append(r.Invocations[0].Notifications, sarifNotification{level, sarifMessage(text)})
+}
+
+// mostSerious returns as many results as code scanning accepts, in their order if these are all, or else the
+// most serious first.
+func mostSerious[T any](run *sarifRun, results []T, compare func(a, b T) int) []T {
+	left := len(results) - maxSARIF
+	if left <= 0 {
+		return results
+	}
+	run.notify("warning", cli.Count(left, "result is", "results are")+" left out, from the least serious: code scanning accepts "+strconv.Itoa(maxSARIF))
+	return slices.SortedStableFunc(slices.Values(results), compare)[:maxSARIF]
+}
+
+// add adds a result, and its rule if that is the first one of it.
+func (r *sarifRun) add(result sarifResult, rule func() sarifRule) {
+	rules := &r.Tool.Driver.Rules
+	at, ok := r.index[result.RuleID]
+	if !ok {
+		if r.index == nil {
+			r.index = map[string]int{}
 		}
-		run.Results = append(run.Results, sarifResultOf(one, id, at))
+		at = len(*rules)
+		r.index[result.RuleID] = at
+		*rules = append(*rules, rule())
 	}
-	return cli.EncodeJSON(w, sarifLog{sarifSchema, "2.1.0", []sarifRun{run}}, "  ")
+	result.RuleIndex = at
+	r.Results = append(r.Results, result)
+}
+
+func (r *sarifRun) encode(w io.Writer) error {
+	return cli.EncodeJSON(w, sarifLog{sarifSchema, "2.1.0", []sarifRun{*r}}, "  ")
 }
 
 // ruleID names the part of a policy that a result is of.
@@ -174,11 +206,11 @@ func sarifRuleOf(id string, r *Result) sarifRule {
 	return about
 }
 
-func sarifResultOf(r *Result, id string, index int) sarifResult {
+func sarifResultOf(r *Result, id string) sarifResult {
 	about := sarifResult{
-		RuleID: id, RuleIndex: index, Kind: "fail", Level: level(r), Message: sarifMessage(r.sentence()),
+		RuleID: id, Kind: "fail", Level: level(r), Message: sarifMessage(r.sentence()),
 		Locations:    []sarifLocation{{Physical: physical(r), Logical: []sarifLogical{{printable.Line(r.Object.Name), title(r.Object), "resource"}}}},
-		Fingerprints: map[string]string{"usherResult/v1": fingerprint(r, id)},
+		Fingerprints: map[string]string{"usherResult/v1": fingerprint(id, r.Rule, r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name, r.Field, r.File)},
 		Properties:   map[string]any{"status": r.Status},
 	}
 	if r.Field != "" {
@@ -222,29 +254,34 @@ func severityLevel(s usher.Severity) string {
 // code scanning of GitHub rejects a log with a result that has no place. An object that is in no file
 // has that at which it would be written.
 func physical(r *Result) sarifPhysical {
-	at := sarifArtifact{Base: "%SRCROOT%"}
+	name := r.File
 	switch {
-	case r.File == "" && r.Object.Name == "":
-		at.URI = "cluster"
-	case r.File == "":
-		at.URI = relative(path.Join("cluster", printable.Line(r.Object.Namespace), printable.Line(r.Object.Kind), strings.ReplaceAll(printable.Line(r.Object.Name), "/", "_")+".yaml"))
-	case r.File == "-":
-		at.URI = "stdin.yaml"
-	case filepath.IsAbs(r.File):
-		at = sarifArtifact{URI: (&url.URL{Scheme: "file", Path: filepath.ToSlash(r.File)}).String()}
-	default:
-		at.URI = relative(filepath.ToSlash(r.File))
+	case name == "" && r.Object.Name == "":
+		name = "cluster"
+	case name == "":
+		name = path.Join("cluster", printable.Line(r.Object.Namespace), printable.Line(r.Object.Kind), strings.ReplaceAll(printable.Line(r.Object.Name), "/", "_")+".yaml")
 	}
-	return sarifPhysical{Artifact: at, Region: sarifRegion{max(r.Line, 1)}}
+	return sarifPhysical{Artifact: artifact(name), Region: sarifRegion{StartLine: max(r.Line, 1)}}
+}
+
+// artifact is a file, or the standard input.
+func artifact(file string) sarifArtifact {
+	switch {
+	case file == "-":
+		file = "stdin.yaml"
+	case filepath.IsAbs(file):
+		return sarifArtifact{URI: (&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()}
+	}
+	return sarifArtifact{URI: relative(filepath.ToSlash(file)), Base: "%SRCROOT%"}
 }
 
 // relative returns the URI of a relative path.
 func relative(name string) string { return (&url.URL{Path: name}).String() }
 
-// fingerprint is the same as long as a result is about the same field of the same object.
-func fingerprint(r *Result, id string) string {
+// fingerprint is the same as long as a result is about the same parts, such as the field of an object.
+func fingerprint(parts ...string) string {
 	hash := sha256.New()
-	for _, part := range []string{id, r.Rule, r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name, r.Field, r.File} {
+	for _, part := range parts {
 		_, _ = io.WriteString(hash, part+"\x00")
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])

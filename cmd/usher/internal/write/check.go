@@ -3,17 +3,21 @@ package write
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/compile"
@@ -30,6 +34,7 @@ type checkFlags struct {
 	paths, files    []string
 	strict, verbose bool
 	reads           bool
+	stdinName       string
 	lockout         lockoutFlag
 	limits          policies.Limits
 	output          cli.OutputFlag
@@ -69,6 +74,9 @@ Kubernetes' own admission policies, one that API servers ask these about. --verb
 With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
 times as long as CUE in the subset that is compiled, and what in it makes it so.
 
+With -o sarif it writes a log for code scanning; --stdin-name says which file the standard
+input is.
+
 The exit status is 0 if there is no error, 1 if there is, and 2 if there is nothing to
 check. With --strict warnings are errors, and so is what was not tried.`,
 		Example: `  usher check policies/
@@ -77,7 +85,8 @@ check. With --strict warnings are errors, and so is what was not tried.`,
   usher check --lockout --verbose policies/
   usher check -f deployment.yaml -f crds/ policies/
   kubectl get clusteroverridepolicies -o yaml | usher check -
-  usher check -o json policies/ | jq '.problems[].field'`,
+  usher check -o json policies/ | jq '.problems[].field'
+  usher check -o sarif policies/ > check.sarif`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
@@ -87,8 +96,9 @@ check. With --strict warnings are errors, and so is what was not tried.`,
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings, and what was not tried, as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
 	cmd.Flags().BoolVar(&f.reads, "reads", false, "print what policies read besides requests, and the rights that this needs, instead of problems")
+	cmd.Flags().StringVar(&f.stdinName, "stdin-name", "", "file that the standard input has, for places in the output")
 	f.lockout.register(cmd)
-	f.output.Register(cmd, "text", "json", "yaml")
+	f.output.Register(cmd, "text", "json", "yaml", "sarif")
 	f.color.Register(cmd)
 	return cmd
 }
@@ -96,6 +106,9 @@ check. With --strict warnings are errors, and so is what was not tried.`,
 func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
 	if f.paths = append(f.paths, args...); len(f.paths) == 0 {
 		return cli.NoPaths(cmd, "policies")
+	}
+	if err := f.validate(); err != nil {
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	set, err := policies.ReadSome(cmd, s, f.paths)
 	if err != nil {
@@ -125,11 +138,45 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	if f.verbose {
 		report.Slow = slowSteps(compiled)
 	}
-	err = f.output.Report(s.Out, report, func() error { return report.print(s, f.color.Palette(s.Out)) })
+	err = f.print(s, &report)
 	if err == nil && (report.Errors > 0 || f.strict && report.Warnings+len(report.NotTried) > 0) {
 		return cli.ErrNegative
 	}
 	return err
+}
+
+func (f *checkFlags) validate() error {
+	switch {
+	case f.reads && f.output.Value == "sarif":
+		return errors.New("--reads lists no problems: -o sarif is for these")
+	case f.stdinName != "" && !slices.Contains(f.paths, "-"):
+		return errors.New("--stdin-name is for policies on the standard input: name -")
+	case strings.HasSuffix(f.stdinName, "/"):
+		return errors.New("--stdin-name is a file, not a folder")
+	}
+	return nil
+}
+
+func (f *checkFlags) print(s cli.Streams, r *checkReport) error {
+	switch f.output.Value {
+	case "text":
+		return r.print(s, f.color.Palette(s.Out))
+	case "sarif":
+		return format.ProblemsSARIF(s.Out, r.Problems, r.notes(), cli.BuildVersion().Version)
+	}
+	return f.output.Encode(s.Out, r)
+}
+
+// notes returns what the report has beside problems.
+func (r *checkReport) notes() []string {
+	var all []string
+	for _, skipped := range r.NotTried {
+		all = append(all, fmt.Sprintf("not tried: %s: %s", skipped.Policy, skipped.Why))
+	}
+	for _, step := range r.Slow {
+		all = append(all, step.String())
+	}
+	return all
 }
 
 // printReads prints what policies read. CustomResourceDefinitions say what resources are called.
@@ -171,6 +218,10 @@ type slowStep struct {
 	Why    string          `json:"why"`
 }
 
+func (s slowStep) String() string {
+	return fmt.Sprintf("%s: %s: %s runs on the CUE evaluator: %s", s.Policy, s.Rule, s.Step, s.Why)
+}
+
 // slowSteps returns the steps that run on the CUE evaluator, in the order of the rules.
 func slowSteps(compiled []compile.Compiled) []slowStep {
 	rules := compile.Order(compiled)
@@ -200,6 +251,11 @@ func (f *checkFlags) report(ctx context.Context, set source.Set, compiled []comp
 	}
 	problems := slices.Concat(policies.Problems(set, compiled), compile.Unscaled(compiled), found)
 	problems = rule.Written(problems)
+	for i := range problems {
+		if problems[i].File == "-" {
+			problems[i].File = cmp.Or(f.stdinName, "-")
+		}
+	}
 	rule.SortProblems(problems)
 	errs := len(rule.Errors(problems))
 	return checkReport{
@@ -265,8 +321,7 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 		}
 	}
 	for _, step := range r.Slow {
-		_, err := fmt.Fprintf(s.Out, "%s %s: %s: %s runs on the CUE evaluator: %s\n",
-			cli.Paint(p.Yellow, "slow:"), step.Policy, step.Rule, step.Step, printable.Line(step.Why))
+		_, err := fmt.Fprintf(s.Out, "%s %s\n", cli.Paint(p.Yellow, "slow:"), printable.Line(step.String()))
 		if err != nil {
 			return err
 		}
