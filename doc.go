@@ -8,8 +8,7 @@
 //
 // Package webhook serves that to API servers; docs/sdk.md is the guide.
 //
-// Usher's own policies are deciders too. Read on in this order: package rule (the one
-// form that every kind of policy compiles to), fact (data that a rule needs and its
-// request does not carry), engine (which runs rules), and live, which keeps an engine
-// current with the policies of a folder or a cluster.
+// Usher's own policies are deciders, too: package live makes one of the policies of a folder or a
+// cluster, which docs/embedding.md shows. Packages door/admission, door/apiserver, door/transport and
+// plugin are the doors; docs/architecture.md is the way through the code.
 package usher

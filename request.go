@@ -41,7 +41,7 @@ type Request struct {
 
 	// Kind is the kind of Object (or of OldObject on Delete), Resource and Subresource
 	// the endpoint that was called: a CONNECT to pods/exec has the kind PodExecOptions
-	// and the resource pods.
+	// and the resource pods. Policies select by either: without both, some do not match.
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
 	Subresource string

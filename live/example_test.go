@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/source/dir"
@@ -20,35 +22,39 @@ func ExampleNew() {
 		return
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	policy := `{apiVersion: policy.kcloudlabs.io/v1alpha1, kind: ClusterValidatePolicy, metadata: {name: require-team}, spec: {
-		resourceSelectors: [{apiVersion: v1, kind: Pod}],
-		validateRules: [{targetOperations: [CREATE], template: {type: condition, condition: {
-			cond: NotExist, dataRef: {from: current, path: /metadata/labels/team}, message: label team is required}}}]}}`
+	policy := `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: require-team}, spec: {
+		matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]},
+		validations: [{expression: "'team' in object.metadata.?labels.orValue({})", message: label team is required}]}}`
 	if err := os.WriteFile(filepath.Join(folder, "team.yaml"), []byte(policy), 0o600); err != nil {
 		fmt.Println(err)
 		return
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 
 	decider := live.New(live.Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- decider.Run(ctx, dir.New(folder)) }()
+	go func() { _ = decider.Run(ctx, dir.New(folder)) }() // WaitLoaded returns its error
 	if err := decider.WaitLoaded(ctx); err != nil {
 		fmt.Println(err)
+		return
 	}
-	fmt.Println("policies:", len(decider.Policies()), "problems:", len(decider.Problems()))
-
+	for _, problem := range decider.Problems() {
+		fmt.Println(problem)
+	}
 	decision, err := decider.Decide(ctx, &usher.Request{
 		Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "cart",
-		Object: usher.RawObject([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"cart","namespace":"shop"}}`)),
+		Kind:     schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		User:     usher.User{Name: "jane", Groups: []string{"system:authenticated"}},
+		Object:   usher.RawObject([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"cart","namespace":"shop"}}`)),
 	})
-	fmt.Println(decision.Verdict, decision.Message, err)
-	cancel()
-	fmt.Println(<-ended)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(decision.Verdict, decision.Message)
 	// Output:
-	// policies: 1 problems: 0
-	// deny label team is required <nil>
-	// <nil>
+	// deny label team is required
 }
 
 // A problem prints as commands print it: where it is, what is wrong, and what to do.
