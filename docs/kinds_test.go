@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -91,6 +92,21 @@ func TestRoleReadsPolicies(t *testing.T) {
 		})
 		if !lists {
 			t.Errorf("%s: the role has no right to list them", kind)
+		}
+	}
+}
+
+// TestAdoptersAreTold: the page names the resources of every kind whose policies can be adopted.
+func TestAdoptersAreTold(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sentence := regexp.MustCompile("(?s)`usher authz adopt` takes the verb `escalate`.*?\\)").FindString(string(text))
+	for _, kind := range api.Kinds() {
+		if kind.NeedsProof && !strings.Contains(sentence, "`"+kind.Resource+"`") {
+			t.Errorf("install.md does not say that adopting takes the verb escalate on %s: %s", kind.Resource, sentence)
 		}
 	}
 }
