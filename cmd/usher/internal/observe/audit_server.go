@@ -30,6 +30,9 @@ const (
 // auditServer returns the results of the replica that audits the cluster.
 func (f *auditFlags) auditServer(cmd *cobra.Command) (*format.Report, error) {
 	set, err := f.replicas.Connect(cmd.Context())
+	if err != nil && f.replicas.Kubeconfig == "" && len(f.replicas.Servers) == 0 {
+		return nil, fmt.Errorf("%w; 'usher audit -p POLICIES FILES' audits files, without a cluster", err)
+	}
 	if err != nil {
 		return nil, err
 	}
