@@ -8,7 +8,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/internal/lang/selector"
+	"github.com/usher-dev/usher/internal/lang/reference"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -23,7 +23,7 @@ func (c *compilation) selectors(selectors []v1alpha1.ResourceSelector) {
 	for i := range selectors {
 		s := &selectors[i]
 		field := fmt.Sprintf("spec.resourceSelectors[%d]", i)
-		compiled, problems := selector.Compile(*s)
+		compiled, problems := reference.CompileSelector(*s)
 		c.add(field, problems)
 		c.match = append(c.match, compiled)
 		for _, clause := range []struct{ field, value string }{{"namespace", s.Namespace}, {"name", s.Name}} {

@@ -11,7 +11,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/internal/lang/selector"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -152,7 +151,7 @@ func (o *objectSource) choose(fill func(pattern) (string, bool, error)) (fact.Se
 			}
 		}
 	}
-	compiled, problems := selector.Compile(s)
+	compiled, problems := CompileSelector(s)
 	for i := range problems {
 		problems[i].Severity = rule.Error
 		problems[i].Field = "k8s." + problems[i].Field

@@ -1,5 +1,6 @@
 // Package reference compiles what templates refer to: fields of the object, of the object
-// before, of an owner, of another object of the cluster, of an HTTP answer; and constants.
+// before, of an owner, of another object of the cluster, of an HTTP answer; and constants. It also
+// compiles the selectors by which policies and references choose objects.
 //
 // A [Reference] does no I/O. When it lacks a fact, [Reference.Value] returns *fact.Missing.
 package reference

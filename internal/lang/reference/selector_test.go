@@ -1,4 +1,4 @@
-package selector_test
+package reference_test
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
-	"github.com/usher-dev/usher/internal/lang/selector"
+	"github.com/usher-dev/usher/internal/lang/reference"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -30,7 +30,7 @@ spec:
   replicas: 2
 `
 
-func TestCompile(t *testing.T) {
+func TestCompileSelector(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		reason   string
@@ -101,7 +101,7 @@ func TestCompile(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			compiled, problems := selector.Compile(decode[v1alpha1.ResourceSelector](t, tt.selector))
+			compiled, problems := reference.CompileSelector(decode[v1alpha1.ResourceSelector](t, tt.selector))
 			s := subject(t)
 			if got := compiled.Matches(&s); got != tt.matches {
 				t.Errorf("%s: Matches is %t", &compiled, got)
@@ -123,7 +123,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-func BenchmarkCompile(b *testing.B) {
+func BenchmarkCompileSelector(b *testing.B) {
 	s := v1alpha1.ResourceSelector{
 		APIVersion:    "v1",
 		Kind:          "Pod",
@@ -132,7 +132,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, problems := selector.Compile(s); problems != nil {
+		if _, problems := reference.CompileSelector(s); problems != nil {
 			b.Fatal(problems)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package selector compiles the selectors that users write into those that match.
-package selector
+package reference
 
 import (
 	"fmt"
@@ -12,10 +11,10 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// Compile returns the selector that s means. With a name, the other selectors do not
+// CompileSelector returns the selector that s means. With a name, the other selectors do not
 // count. Without one, a selector that is not understood selects nothing. Problems say so,
 // as warnings, with fields relative to s.
-func Compile(s v1alpha1.ResourceSelector) (rule.Selector, []rule.Problem) {
+func CompileSelector(s v1alpha1.ResourceSelector) (rule.Selector, []rule.Problem) {
 	compiled := rule.Selector{APIVersion: s.APIVersion, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}
 	if s.Name != "" {
 		return compiled, idle(s)
