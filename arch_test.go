@@ -54,6 +54,8 @@ var mayImport = []struct {
 	// Slow programs are suspended for those who make them slow.
 	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/printable"}},
 	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/..."}},
+	// What its dialects share knows expressions, and no policies.
+	{"internal/lang/cel", []string{".", "internal/lang/cel/closure", "internal/lang/cel/meter", "internal/lang/quantity", "internal/rule/allowance"}},
 	{"internal/lang/cel/meter", []string{"internal/rule/allowance"}},
 	// What can be parsed, for objects in any language.
 	{"internal/lang/quantity", nil},

@@ -290,7 +290,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		return failed(p.What, p)
 	}
 	if issues != nil {
-		return failed("compilation failed: "+issues.String(), cel.Problems(text, issues)...)
+		return failed("compilation failed: "+issues.String(), problems(text, issues)...)
 	}
 	if !isOneOf(ast.OutputType(), outputs) {
 		if len(outputs) == 1 {
@@ -320,10 +320,19 @@ func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {
 	return false
 }
 
+// problems are what the compiler objects to, each with the place in the expression.
+func problems(text string, issues *celgo.Issues) []rule.Problem {
+	var all []rule.Problem
+	for _, issue := range cel.Issues(text, issues) {
+		all = append(all, rule.Problem{Severity: rule.Error, At: rule.PlaceIn(text, issue.Line, issue.Column), What: issue.What, Do: issue.Do})
+	}
+	return all
+}
+
 // objections are those of the compiler in one line.
 func objections(text string, issues *celgo.Issues) string {
 	var all []string
-	for _, p := range cel.Problems(text, issues) {
+	for _, p := range problems(text, issues) {
 		all = append(all, p.Text())
 	}
 	return strings.Join(all, "; ")

@@ -157,22 +157,28 @@ var undeclared = regexp.MustCompile(`^undeclared reference to '(\w+)'`)
 
 // problems are what the compiler objects to, each with the place in the expression.
 func problems(source string, issues *celgo.Issues) []rule.Problem {
-	all := cel.Problems(source, issues)
-	for i := range all {
-		p := &all[i]
-		if p.Do != "" {
-			continue
+	var all []rule.Problem
+	for _, issue := range cel.Issues(source, issues) {
+		p := rule.Problem{Severity: rule.Error, At: rule.PlaceIn(source, issue.Line, issue.Column), What: issue.What, Do: issue.Do}
+		if p.Do == "" {
+			p.Do = advise(p.What)
 		}
-		p.Do = "see docs/authorization.md for what request has"
-		if m := undeclared.FindStringSubmatch(p.What); m != nil && fieldNames(requestFields)[m[1]] {
-			p.Do = "write request." + m[1]
-		}
-		if strings.Contains(p.What, "namespace") && strings.Contains(p.What, "reserved") {
-			p.Do = "write request.namespace: namespace alone is a reserved word of CEL"
-		}
-		if strings.Contains(p.What, "does not support field selection") {
-			p.Do = "request.user is the name; groups, uid and extra are fields of request"
-		}
+		all = append(all, p)
 	}
 	return all
+}
+
+// advise says what to do about what the compiler objects to.
+func advise(what string) string {
+	do := "see docs/authorization.md for what request has"
+	if m := undeclared.FindStringSubmatch(what); m != nil && fieldNames(requestFields)[m[1]] {
+		do = "write request." + m[1]
+	}
+	if strings.Contains(what, "namespace") && strings.Contains(what, "reserved") {
+		do = "write request.namespace: namespace alone is a reserved word of CEL"
+	}
+	if strings.Contains(what, "does not support field selection") {
+		do = "request.user is the name; groups, uid and extra are fields of request"
+	}
+	return do
 }

@@ -5,31 +5,34 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
-
-	"github.com/usher-dev/usher/internal/rule"
 )
 
-// Problems returns what the compiler objects to in an expression, each with its place. They have no
-// Field, and only those of the syntax say what to Do.
+// An Issue is what the compiler objects to in an expression. Line and Column count from 1; columns are
+// characters. What is a sentence, and so is what to Do, which is empty unless it is about the syntax.
+type Issue struct {
+	Line, Column int
+	What, Do     string
+}
+
+// Issues returns what the compiler objects to in an expression, each with its place.
 //
 // Of several syntax errors it returns the first: the parser goes on in the middle of what it cannot
 // read, and the others are about that.
-func Problems(text string, issues *cel.Issues) []rule.Problem {
-	var all []rule.Problem
+func Issues(text string, issues *cel.Issues) []Issue {
+	var all []Issue
 	unreadable := false
 	for _, e := range issues.Errors() {
-		p := rule.Problem{
-			Severity: rule.Error,
-			At:       rule.PlaceIn(text, e.Location.Line(), e.Location.Column()+1),
-			What:     strings.Join(strings.Fields(strings.ReplaceAll(e.Message, " (in container '')", "")), " "),
+		issue := Issue{
+			Line: e.Location.Line(), Column: e.Location.Column() + 1,
+			What: strings.Join(strings.Fields(strings.ReplaceAll(e.Message, " (in container '')", "")), " "),
 		}
-		if strings.HasPrefix(p.What, "Syntax error") {
+		if strings.HasPrefix(issue.What, "Syntax error") {
 			if unreadable {
 				continue
 			}
-			unreadable, p.Do = true, adviseSyntax(text)
+			unreadable, issue.Do = true, adviseSyntax(text)
 		}
-		all = append(all, p)
+		all = append(all, issue)
 	}
 	return all
 }
