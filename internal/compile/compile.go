@@ -135,10 +135,10 @@ func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
 	case *usherv1alpha1.PolicyExemption:
 		c.Exemption, problems = exemption.Namespaced(ctx, policy)
 	case *usherv1alpha1.ClusterObjectPolicy:
-		c.Object, problems = object.Cluster(ctx, policy, compiler)
+		c.Object, problems = object.Cluster(ctx, policy, object.Options{Limits: o.Limits, Languages: languages{compiler}})
 		c.Rules = c.Object.Rules()
 	case *usherv1alpha1.ObjectPolicy:
-		c.Object, problems = object.Namespaced(ctx, policy, compiler)
+		c.Object, problems = object.Namespaced(ctx, policy, object.Options{Limits: o.Limits, Languages: languages{compiler}})
 		c.Rules = c.Object.Rules()
 	case *admissionv1.MutatingAdmissionPolicy:
 		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(ctx, policy)

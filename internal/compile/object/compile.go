@@ -13,7 +13,6 @@ import (
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile/authorization"
-	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
 	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
@@ -21,20 +20,27 @@ import (
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
+// Options say what policies may do, and how what is not CEL is compiled.
+type Options struct {
+	Limits rule.Limits
+	// Languages are necessary for policies with templates or CUE programs.
+	Languages Languages
+}
+
 // Cluster compiles a policy for the objects of the whole cluster. Problems have no
 // Policy and no File.
-func Cluster(ctx context.Context, p *v1alpha1.ClusterObjectPolicy, compiler kcloudlabs.Compiler) (*Policy, []rule.Problem) {
-	c := newCompilation(ctx, &Policy{ref: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: p.Name}}, &compiler)
+func Cluster(ctx context.Context, p *v1alpha1.ClusterObjectPolicy, options Options) (*Policy, []rule.Problem) {
+	c := newCompilation(ctx, &Policy{ref: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: p.Name}}, &options)
 	return c.policy, c.compile(ctx, &p.Spec.ObjectPolicySpec, p.Spec.ExistingObjects, p.Annotations)
 }
 
 // Namespaced compiles a policy for the objects of its own namespace; one without namespace has no
 // rules. Problems have no Policy and no File.
-func Namespaced(ctx context.Context, p *v1alpha1.ObjectPolicy, compiler kcloudlabs.Compiler) (*Policy, []rule.Problem) {
+func Namespaced(ctx context.Context, p *v1alpha1.ObjectPolicy, options Options) (*Policy, []rule.Problem) {
 	c := newCompilation(ctx, &Policy{
 		ref:   usher.PolicyRef{Kind: "ObjectPolicy", Namespace: p.Namespace, Name: p.Name},
-		kinds: compiler.Limits.Namespaced.Excluded(),
-	}, &compiler)
+		kinds: options.Limits.Namespaced.Excluded(),
+	}, &options)
 	return c.policy, c.compile(ctx, &p.Spec, nil, p.Annotations)
 }
 
@@ -42,21 +48,21 @@ func Namespaced(ctx context.Context, p *v1alpha1.ObjectPolicy, compiler kcloudla
 type compilation struct {
 	*spec.Compilation
 
-	policy   *Policy
-	compiler *kcloudlabs.Compiler
+	policy  *Policy
+	options *Options
 	// reads are the objects that parts in other languages read.
 	reads []fact.Read
 }
 
-func newCompilation(ctx context.Context, p *Policy, compiler *kcloudlabs.Compiler) *compilation {
-	return &compilation{Compilation: &spec.Compilation{Budget: cel.Budget{Context: ctx, Namespace: p.ref.Namespace}}, policy: p, compiler: compiler}
+func newCompilation(ctx context.Context, p *Policy, options *Options) *compilation {
+	return &compilation{Compilation: &spec.Compilation{Budget: cel.Budget{Context: ctx, Namespace: p.ref.Namespace}}, policy: p, options: options}
 }
 
 // compile compiles the spec, and returns the problems.
 func (c *compilation) compile(
 	ctx context.Context, s *v1alpha1.ObjectPolicySpec, existing *v1alpha1.ExistingObjects, annotations map[string]string,
 ) []rule.Problem {
-	o, limits := c.policy, &c.compiler.Limits
+	o, limits := c.policy, &c.options.Limits
 	o.match = c.Constraints(&s.MatchConstraints)
 	c.noteExcluded(&s.MatchConstraints)
 	if s.FailurePolicy != "" {

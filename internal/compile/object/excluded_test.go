@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
 	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -52,7 +51,7 @@ func TestObjectPoliciesOnExcludedKinds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, problems := object.Namespaced(t.Context(), p, kcloudlabs.Compiler{Limits: limits})
+			_, problems := object.Namespaced(t.Context(), p, object.Options{Limits: limits})
 			var got, want []string
 			for _, problem := range problems {
 				got = append(got, problem.String())

@@ -10,7 +10,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
 	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
@@ -24,7 +23,7 @@ func objectPolicy(tb testing.TB, spec string) *object.Policy {
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		tb.Fatal(err)
 	}
-	o, problems := object.Cluster(tb.Context(), p, kcloudlabs.Compiler{})
+	o, problems := object.Cluster(tb.Context(), p, object.Options{})
 	if len(problems) > 0 {
 		tb.Fatal(problems)
 	}

@@ -8,15 +8,35 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	usher "github.com/usher-dev/usher"
+	kcloudlabs "github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/lang/patch"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
+// Languages compile the parts of a policy that are not CEL. They mean what they mean in the policies of
+// kinitiras.
+type Languages interface {
+	// Template compiles a template.
+	Template(ctx context.Context, ref usher.PolicyRef, t *kcloudlabs.OverrideRuleTemplate) Part
+	// Validation compiles a CUE program that defines validate.
+	Validation(ctx context.Context, ref usher.PolicyRef, source string) Part
+}
+
+// A Part is a program of a policy.
+type Part struct {
+	// Program always fails if there is a problem of severity Error.
+	Program rule.Program
+	// Reads are the objects that it reads, if the policy is in a namespace.
+	Reads []fact.Read
+	// Problems have fields that begin with template or cue.
+	Problems []rule.Problem
+}
+
 // add adds the problems of a part of the policy, and returns its program.
-func (c *compilation) add(field string, p kcloudlabs.Part) kcloudlabs.Part {
+func (c *compilation) add(field string, p Part) Part {
 	for _, problem := range p.Problems {
 		problem.Field = field + "." + problem.Field
 		c.Problems = append(c.Problems, problem)
@@ -39,7 +59,7 @@ func (c *compilation) validation(ctx context.Context, at string, v *v1alpha1.Val
 	}
 	written.Expression = v.Cue
 	compiled := c.Validation(at, written)
-	compiled.Expression, compiled.Program = "", c.add(at, c.compiler.Validation(ctx, c.policy.ref, v.Cue)).Program
+	compiled.Expression, compiled.Program = "", c.add(at, c.options.Languages.Validation(ctx, c.policy.ref, v.Cue)).Program
 	return compiled
 }
 
@@ -67,7 +87,7 @@ func (c *compilation) mutation(ctx context.Context, at string, m *v1alpha1.Mutat
 			c.Fail(at+".template", "missing: the mutation changes nothing", "write a template, as in an OverridePolicy")
 			break
 		}
-		compiled.Program = c.add(at, c.compiler.Template(ctx, c.policy.ref, m.Template)).Program
+		compiled.Program = c.add(at, c.options.Languages.Template(ctx, c.policy.ref, m.Template)).Program
 	case v1alpha1.PatchTypeApplyConfiguration, v1alpha1.PatchTypeJSONPatch:
 		c.alone(at, m.PatchType, m.MergePatch != nil || m.Template != nil)
 		return c.Mutation(at, &admissionv1.Mutation{

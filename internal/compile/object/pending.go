@@ -4,7 +4,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile/authorization"
-	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
 	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
@@ -18,7 +17,7 @@ func Pending(p *v1alpha1.ObjectPolicy, limits rule.Limits) *Policy {
 		ref:   usher.PolicyRef{Kind: "ObjectPolicy", Namespace: p.Namespace, Name: p.Name},
 		kinds: limits.Namespaced.Excluded(), pods: v1alpha1.PodTemplatesOff,
 	}
-	c := compilation{Compilation: &spec.Compilation{}, policy: o, compiler: &kcloudlabs.Compiler{Limits: limits}}
+	c := compilation{Compilation: &spec.Compilation{}, policy: o, options: &Options{Limits: limits}}
 	o.match = c.Constraints(&p.Spec.MatchConstraints)
 	o.ignore = p.Spec.FailurePolicy != "" && c.FailurePolicy(&p.Spec.FailurePolicy)
 	o.subjects, _ = authorization.Subjects("spec.subjects", p.Spec.Subjects)

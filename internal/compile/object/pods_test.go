@@ -9,7 +9,6 @@ import (
 
 	root "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
 	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -62,7 +61,7 @@ func TestPodTemplates(t *testing.T) {
 		p := &v1alpha1.ClusterObjectPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 		p.Spec.MatchConstraints.ResourceRules, p.Spec.PodTemplates = test.rules, test.value
 		p.Spec.Validations = []v1alpha1.Validation{{Expression: "object.spec.hostNetwork == false"}}
-		compiled, problems := object.Cluster(t.Context(), p, kcloudlabs.Compiler{})
+		compiled, problems := object.Cluster(t.Context(), p, object.Options{})
 		var told []string
 		for _, problem := range problems {
 			told = append(told, problem.Field+": "+problem.What)
@@ -105,12 +104,12 @@ func TestPodTemplatesNeedValidations(t *testing.T) {
 		},
 	}}
 	p.Spec.AuditAnnotations = []admissionv1.AuditAnnotation{{Key: "a", ValueExpression: "'b'"}}
-	compiled, problems := object.Cluster(t.Context(), p, kcloudlabs.Compiler{})
+	compiled, problems := object.Cluster(t.Context(), p, object.Options{})
 	if len(problems) > 0 || len(compiled.Rules()) != 1 {
 		t.Errorf("audit annotations alone: %v, %v", problems, compiled.Rules())
 	}
 	p.Spec.PodTemplates = v1alpha1.PodTemplatesWarn
-	if _, problems = object.Cluster(t.Context(), p, kcloudlabs.Compiler{}); len(problems) != 1 || !strings.Contains(problems[0].What, "no validations") {
+	if _, problems = object.Cluster(t.Context(), p, object.Options{}); len(problems) != 1 || !strings.Contains(problems[0].What, "no validations") {
 		t.Errorf("got %v", problems)
 	}
 }

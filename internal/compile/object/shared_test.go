@@ -18,7 +18,6 @@ import (
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile/exemption"
-	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
 	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
@@ -76,14 +75,14 @@ func rulesOf(t *testing.T, namespace, name, spec string) []rule.Rule {
 		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 			t.Fatal(err)
 		}
-		compiled, problems = object.Namespaced(t.Context(), p, kcloudlabs.Compiler{})
+		compiled, problems = object.Namespaced(t.Context(), p, object.Options{})
 	} else {
 		p := &v1alpha1.ClusterObjectPolicy{}
 		p.Name = name
 		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 			t.Fatal(err)
 		}
-		compiled, problems = object.Cluster(t.Context(), p, kcloudlabs.Compiler{})
+		compiled, problems = object.Cluster(t.Context(), p, object.Options{})
 	}
 	if len(rule.Errors(problems)) > 0 {
 		t.Fatalf("%v in %s", problems, spec)
