@@ -103,12 +103,12 @@ var mayImport = []struct {
 
 	// Assemblies: they connect stages.
 	// Stored objects as requests, and findings as results.
-	{"internal/audit/judge", []string{".", "internal/audit/result", "internal/compile", "internal/engine", "fact", "internal/index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "internal/rule", "internal/printable"}},
+	{"internal/audit/judge", []string{".", "internal/audit/result", "internal/engine", "fact", "internal/index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "internal/rule", "internal/printable"}},
 	{"internal/audit/queue", nil},
 	// What is known of objects, and what has to be judged.
 	{"internal/audit/store", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "fact", "internal/printable"}},
 	// What judges objects, kept current; it is told what streams read.
-	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "internal/audit/store", "internal/compile", "internal/jsontree"}},
+	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "internal/audit/store", "internal/jsontree", "internal/rule"}},
 	// Which of the resources of an API server have objects to judge.
 	{"internal/audit/resources", []string{".", "internal/audit/judge", "internal/audit/result"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.

@@ -23,7 +23,7 @@ import (
 	"github.com/usher-dev/usher/internal/audit/queue"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/audit/store"
-	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // Options configure an [Auditor]. The zero value works, without facts and without a log.
@@ -88,12 +88,12 @@ func (a *Auditor) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Enforce replaces the policies. Those that differ are judged for all objects; the results of those
+// Enforce replaces the policies by those of rules, which are in order of evaluation. Those that differ are judged for all objects; the results of those
 // that are gone go at once.
-func (a *Auditor) Enforce(compiled []compile.Compiled) {
+func (a *Auditor) Enforce(rules []rule.Rule) {
 	a.preparing.Lock()
 	defer a.preparing.Unlock()
-	a.replace(a.judge.Load().Update(compiled))
+	a.replace(a.judge.Load().Update(rules))
 }
 
 // Discovered replaces the versions in which objects can be read. Each policy judges the objects of a

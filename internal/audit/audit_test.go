@@ -192,7 +192,7 @@ func (w *world) check(o audit.Options) {
 	}
 	o.Judge = judge.Options{Facts: w.cluster}
 	other := audit.New(o)
-	other.Enforce(policies)
+	other.Enforce(compile.Order(policies))
 	ctx, stop := context.WithCancel(w.t.Context())
 	defer stop()
 	go other.Run(ctx)
@@ -391,7 +391,7 @@ func (w *world) enforce() {
 			w.sayf("policy %s is version %d", p.name, w.policies[p.name])
 		}
 	}
-	w.auditor.Enforce(w.compiled())
+	w.auditor.Enforce(compile.Order(w.compiled()))
 }
 
 func (c *cluster) last(k result.Kind, namespace, name string) []byte {

@@ -51,7 +51,7 @@ func start(t *testing.T, o audit.Options, compiled []compile.Compiled) *audited 
 	o.Judge = judge.Options{Facts: x.cluster}
 	o.Reread = func(k result.Kind) { x.rereads <- k }
 	x.Auditor = audit.New(o)
-	x.Enforce(compiled)
+	x.Enforce(compile.Order(compiled))
 	for _, k := range kinds() {
 		x.sinks[k] = x.Sink(k)
 		x.read(k)
@@ -245,7 +245,7 @@ func TestLargePartsOfObjectsAreNotKept(t *testing.T) {
 			t.Errorf("%d results", len(x.lines("evil")))
 		}
 		// A changed policy has the kind read once more; the results of before stay until then.
-		x.Enforce(policies("team 1"))
+		x.Enforce(compile.Order(policies("team 1")))
 		synctest.Wait()
 		if s := x.state(configMaps); s.Complete || s.Backlog != 500 || len(x.lines("evil")) != 500 {
 			t.Errorf("the state is %+v, and %d results stay", s, len(x.lines("evil")))
@@ -287,7 +287,7 @@ func TestTextsOfObjectsArePacked(t *testing.T) {
 			t.Errorf("%d results", n)
 		}
 		// They are judged again from what is kept.
-		x.Enforce(policies("team 1"))
+		x.Enforce(compile.Order(policies("team 1")))
 		synctest.Wait()
 		if s := x.state(configMaps); !s.Complete || len(x.lines("a")) != objects+40 || len(x.rereads) > 0 {
 			t.Errorf("%+v, %d results", s, len(x.lines("a")))
@@ -365,9 +365,9 @@ func TestResultsStayUntilThereAreOthers(t *testing.T) {
 		// Nothing is judged from here.
 		x.set(pods, "a", "p0", pod("team0"))
 		expect("a changed object", both, 1)
-		x.Enforce(policies("team 1", "named 1"))
+		x.Enforce(compile.Order(policies("team 1", "named 1")))
 		expect("changed policies", both, 2)
-		x.Enforce(policies("named 1"))
+		x.Enforce(compile.Order(policies("named 1")))
 		expect("a policy that is gone", both[:1], 2)
 		x.sinks[pods].Begin()
 		x.sinks[pods].Fail(errors.New("pods is forbidden"))

@@ -222,7 +222,7 @@ func (c *cluster) resolve(ctx context.Context, ref fact.Ref) (any, time.Duration
 
 // said returns what policies say about all objects, without an auditor: each whole object is judged.
 func (c *cluster) said(policies []compile.Compiled) (map[string][]result.Result, map[string]result.Summary) {
-	j := judge.New(policies, judge.Options{Facts: c})
+	j := judge.New(compile.Order(policies), judge.Options{Facts: c})
 	results, summaries := map[string][]result.Result{}, map[string]result.Summary{}
 	for _, k := range kinds() {
 		plan := j.Plan(k)

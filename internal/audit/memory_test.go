@@ -30,7 +30,7 @@ func TestMemoryIsCounted(t *testing.T) {
 	} {
 		fill := func(objects int) *audit.Auditor {
 			x := audit.New(audit.Options{Judge: judge.Options{Facts: newCluster()}})
-			x.Enforce(row.policies)
+			x.Enforce(compile.Order(row.policies))
 			s := x.Sink(row.kind)
 			s.Begin()
 			for i := range objects {

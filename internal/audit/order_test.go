@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/internal/audit"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/compile"
 )
 
 // stopped returns an auditor that judges only when Next is called.
@@ -22,7 +23,7 @@ func stopped(t *testing.T, o audit.Options, versions ...string) *audited {
 	x := &audited{t: t, cluster: newCluster(), sinks: map[result.Kind]*audit.Sink{}, rereads: make(chan result.Kind, 1000)}
 	o.Judge = judge.Options{Facts: x.cluster}
 	x.Auditor = audit.New(o)
-	x.Enforce(policies(versions...))
+	x.Enforce(compile.Order(policies(versions...)))
 	for _, k := range kinds() {
 		x.sinks[k] = x.Sink(k)
 		x.read(k)
@@ -57,7 +58,7 @@ func TestAChangedObjectDoesNotWait(t *testing.T) {
 	}
 	for x.Next() {
 	}
-	x.Enforce(policies("team 1"))
+	x.Enforce(compile.Order(policies("team 1")))
 	if s := x.state(configMaps); s.Backlog != 501 {
 		t.Fatalf("the state is %+v", s)
 	}
@@ -160,7 +161,7 @@ func TestAKindIsNotReadOnceMoreTooOften(t *testing.T) {
 		begin := time.Now()
 		for i := range 300 {
 			// Each has the data of Secrets read, which is not kept.
-			x.Enforce(policies("secret" + []string{"", " 1"}[i%2]))
+			x.Enforce(compile.Order(policies("secret" + []string{"", " 1"}[i%2])))
 			synctest.Wait()
 			for len(x.rereads) > 0 {
 				x.read(<-x.rereads)
@@ -204,7 +205,7 @@ func TestMetadataSuffices(t *testing.T) {
 			t.Error(diff)
 		}
 		// This one reads data, which the sink does not have.
-		x.Enforce(policies("team", "vap", "binding"))
+		x.Enforce(compile.Order(policies("team", "vap", "binding")))
 		synctest.Wait()
 		if selects, only := x.Selects(configMaps); !selects || only {
 			t.Errorf("policies select the kind: %t; they read metadata only: %t", selects, only)

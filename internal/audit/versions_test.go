@@ -27,7 +27,7 @@ func TestAnObjectHasOneResultOfAPolicy(t *testing.T) {
 	}
 	v1, v2 := gadget("v1"), gadget("v2")
 	x := audit.New(audit.Options{})
-	x.Enforce([]compile.Compiled{policy("every", "*"), policy("old", "v1")})
+	x.Enforce(compile.Order([]compile.Compiled{policy("every", "*"), policy("old", "v1")}))
 	read := func(k result.Kind) {
 		s := x.Sink(k)
 		s.Begin()

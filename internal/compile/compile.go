@@ -222,7 +222,8 @@ func Problems(compiled []Compiled) []rule.Problem {
 
 // Order returns the rules of all policies and the built-in ones in the order in which they are
 // emitted: by phase and pass, then by the policies' names and namespaces, then in the order of the
-// policy. Each rule has the exemptions from its policy. The order of cs does not matter.
+// policy. Each rule has the description of its policy and the exemptions from it. The order of cs does
+// not matter.
 func Order(cs []Compiled) []rule.Rule {
 	builtIn := kcloudlabs.BuiltIn()
 	var all []*rule.Rule
@@ -247,11 +248,12 @@ func Order(cs []Compiled) []rule.Rule {
 			cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
 		)
 	})
-	exempting := exemptionsOf(cs)
+	exempting, described := exemptionsOf(cs), descriptionsOf(cs)
 	rules := make([]rule.Rule, len(all))
 	for i, r := range all {
 		rules[i] = *r
 		rules[i].Exemptions = exempting.from(r)
+		rules[i].Description = described[r.Policy]
 	}
 	return rules
 }

@@ -11,10 +11,40 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile/object"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // annotationCategory is the annotation with the category of a policy of Kyverno.
 const annotationCategory = "policies.kyverno.io/category"
+
+// descriptionsOf returns the descriptions of policies that have rules or are linked to rules.
+func descriptionsOf(cs []Compiled) map[usher.PolicyRef]*rule.Description {
+	all := make(map[usher.PolicyRef]*rule.Description, len(cs))
+	for i := range cs {
+		c, of := &cs[i], cs[i].Ref
+		if c.Binding != nil {
+			of = c.Binding.Policy()
+		}
+		if all[of] == nil {
+			all[of] = &rule.Description{}
+		}
+		d := all[of]
+		if c.Binding == nil {
+			d.Category, d.Severity = c.Category(), c.Severity()
+		}
+		switch {
+		case c.Binding != nil:
+			d.Parts = append(d.Parts, c.Binding)
+		case c.Admission != nil:
+			d.Parts = append(d.Parts, c.Admission)
+		case c.Object != nil:
+			d.Parts = append(d.Parts, c.Object)
+		case len(c.Rules) > 0:
+			d.Parts = append(d.Parts, &c.Rules[0])
+		}
+	}
+	return all
+}
 
 // Category returns the category of the policy for reports; empty if it does not say.
 func (c *Compiled) Category() string {

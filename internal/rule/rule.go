@@ -40,12 +40,24 @@ type Rule struct {
 	Reinvoked bool
 	// Facts limit the facts that the steps may use; nil allows all.
 	Facts *fact.Bounds
+	// Description is that of the policy, which its rules share; nil is none.
+	Description *Description
 	// Exemptions may exempt requests from the rule. They are judged once the rule has something to
 	// say.
 	Exemptions []Exempting
 	// Steps run in order, each on the result of the step before, all or nothing: if one fails or
 	// rejects, the changes of the others are dropped.
 	Steps []Step
+}
+
+// A Description is what reports say about a policy besides its rules.
+type Description struct {
+	// Category is empty if the policy does not say.
+	Category string
+	// Severity is that of rules that do not say themselves; empty if the policy does not either.
+	Severity usher.Severity
+	// Parts identify what the policy and its bindings are compiled from. What is compiled again differs.
+	Parts []any
 }
 
 // A Step is one program of a rule, with its name in findings and logs: template, cue, origin,

@@ -60,7 +60,7 @@ const usualPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","na
 // BenchmarkJudge judges the part of a pod that 100 rules read, decoding included: one that passes
 // all, and one that fails 40.
 func BenchmarkJudge(b *testing.B) {
-	plan := judge.New(compiled(b, usualPolicies(100)), judge.Options{}).Plan(pods)
+	plan := judge.New(rules(b, usualPolicies(100)), judge.Options{}).Plan(pods)
 	for _, bench := range []struct{ name, pod string }{
 		{"passes", usualPod},
 		{"fails", strings.NewReplacer("registry.example/", "docker.io/", "readinessProbe", "livenessProbe", `"team"`, `"group"`, `"web:1.2"`, `"web:latest"`).Replace(usualPod)},

@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/policytest"
@@ -97,7 +98,7 @@ type corpus struct {
 // of their fields.
 func (tested *corpus) parts(t *testing.T, c *policytest.Case, s *policytest.Setup, r *usher.Request) {
 	t.Helper()
-	j := judge.New(s.Compiled, judge.Options{Facts: s.Facts, Engine: optionsOf(c)})
+	j := judge.New(compile.Order(s.Compiled), judge.Options{Facts: s.Facts, Engine: optionsOf(c)})
 	plan := j.Plan(kindOf(r))
 	if plan == nil {
 		return
@@ -200,7 +201,7 @@ func optionsOf(c *policytest.Case) engine.Options {
 // creates it.
 func (tested *corpus) asAdmission(t *testing.T, c *policytest.Case, s *policytest.Setup, r *usher.Request) {
 	t.Helper()
-	j := judge.New(s.Compiled, judge.Options{Facts: s.Facts, Engine: optionsOf(c), HTTP: true})
+	j := judge.New(compile.Order(s.Compiled), judge.Options{Facts: s.Facts, Engine: optionsOf(c), HTTP: true})
 	plan := j.Plan(kindOf(r))
 	creation := *r
 	creation.Operation, creation.OldObject, creation.Options, creation.DryRun = usher.Create, nil, nil, false

@@ -16,7 +16,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/audit/result"
-	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
@@ -51,27 +50,25 @@ type Judge struct {
 type policy struct {
 	category string
 	severity usher.Severity
-	// parts identify what the policy is compiled from.
+	// parts identify what the policy is compiled from, and what else has an influence on its results.
 	parts []any
 }
 
-// New returns a Judge for policies. They must not change.
-func New(compiled []compile.Compiled, o Options) *Judge {
+// New returns a Judge for the rules of policies, in order of evaluation. They must not change.
+func New(rules []rule.Rule, o Options) *Judge {
 	if o.Engine.Overruns == nil {
 		o.Engine.Overruns = overrun.New(overrun.Options{})
 	}
 	j := &Judge{options: o, facts: resolver{o.Facts, o.HTTP}, policies: map[usher.PolicyRef]*policy{}, plans: map[result.Kind]*Plan{}}
-	for _, r := range compile.Order(compiled) {
+	for i := range rules {
+		r := &rules[i]
 		if r.Policy == (usher.PolicyRef{}) || r.Inspects {
 			continue
 		}
-		j.rules = append(j.rules, r)
+		j.rules = append(j.rules, *r)
 		if j.policies[r.Policy] == nil {
-			j.policies[r.Policy] = &policy{}
+			j.policies[r.Policy] = describe(r.Description)
 		}
-	}
-	for i := range compiled {
-		j.describe(&compiled[i])
 	}
 	j.mutations = j.podMutations()
 	j.addInfluences()
@@ -79,28 +76,11 @@ func New(compiled []compile.Compiled, o Options) *Judge {
 }
 
 // describe takes over what results repeat of a policy.
-func (j *Judge) describe(c *compile.Compiled) {
-	of := c.Ref
-	if c.Binding != nil {
-		of = c.Binding.Policy()
+func describe(d *rule.Description) *policy {
+	if d == nil {
+		return &policy{}
 	}
-	p := j.policies[of]
-	if p == nil {
-		return
-	}
-	if c.Binding == nil {
-		p.category, p.severity = c.Category(), c.Severity()
-	}
-	switch {
-	case c.Binding != nil:
-		p.parts = append(p.parts, c.Binding)
-	case c.Admission != nil:
-		p.parts = append(p.parts, c.Admission)
-	case c.Object != nil:
-		p.parts = append(p.parts, c.Object)
-	case len(c.Rules) > 0:
-		p.parts = append(p.parts, &c.Rules[0])
-	}
+	return &policy{category: d.Category, severity: d.Severity, parts: slices.Clone(d.Parts)}
 }
 
 // addInfluences adds what else has an influence on the results of a policy: its exemptions, and what
@@ -135,10 +115,10 @@ func (j *Judge) podMutations() []rule.Rule {
 	return all
 }
 
-// Update returns a Judge for policies with the options of j, and the policies about whose results
+// Update returns a Judge for the rules of policies with the options of j, and the policies about whose results
 // the two may differ, sorted: those that changed, came, or are gone.
-func (j *Judge) Update(compiled []compile.Compiled) (*Judge, []usher.PolicyRef) {
-	next := New(compiled, j.options)
+func (j *Judge) Update(rules []rule.Rule) (*Judge, []usher.PolicyRef) {
+	next := New(rules, j.options)
 	var changed []usher.PolicyRef
 	for ref, p := range next.policies {
 		if before := j.policies[ref]; before == nil || !slices.Equal(before.parts, p.parts) || before.category != p.category || before.severity != p.severity {

@@ -144,7 +144,7 @@ func (test *judgement) said(t *testing.T) string {
 	if k.Kind == "" {
 		k = pods
 	}
-	j := judge.New(compiled(t, test.policies), judge.Options{Facts: cluster(), Engine: engine.Options{Now: now}})
+	j := judge.New(rules(t, test.policies), judge.Options{Facts: cluster(), Engine: engine.Options{Now: now}})
 	plan := j.Plan(k)
 	var unjudged []judge.Unjudged
 	text := ""
@@ -178,7 +178,7 @@ func TestEnd(t *testing.T) {
   paramKind: {apiVersion: v1, kind: ConfigMap}
   bindings: [{paramRef: {name: limits, parameterNotFoundAction: Deny}}]
 `+never))
-	plan := judge.New(compiled(t, slow+objectPolicy("b", "CREATE", "pods", never)+objectPolicy("c", "CREATE", "pods", "  matchConditions: [{name: not, expression: 'false'}]\n"+never)+mutation("d")),
+	plan := judge.New(rules(t, slow+objectPolicy("b", "CREATE", "pods", never)+objectPolicy("c", "CREATE", "pods", "  matchConditions: [{name: not, expression: 'false'}]\n"+never)+mutation("d")),
 		judge.Options{Facts: facts}).Plan(pods)
 	said, err := plan.Judge(ctx, tree(t, onHost), nil)
 	want := `d: 0 pass, 0 skip

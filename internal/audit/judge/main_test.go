@@ -16,6 +16,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// rules returns the rules of policies, which have no errors.
+func rules(t testing.TB, manifests string) []rule.Rule {
+	t.Helper()
+	return compile.Order(compiled(t, manifests))
+}
+
 // compiled compiles policies, which have no errors.
 func compiled(t testing.TB, manifests string) []compile.Compiled {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -62,7 +63,7 @@ func TestPoliciesThatNeverEnd(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), row.timeout)
 				defer cancel()
 				began := time.Now()
-				saids, err := judge.New(policies, judge.Options{}).Plan(kind("", "pods", "Pod", true)).Judge(ctx, object, nil)
+				saids, err := judge.New(compile.Order(policies), judge.Options{}).Plan(kind("", "pods", "Pod", true)).Judge(ctx, object, nil)
 				if took := time.Since(began); took > row.timeout+100*time.Millisecond || (err != nil) != row.fails {
 					t.Errorf("it took %s, %v", took, err)
 				}

@@ -28,7 +28,7 @@ func TestUpdate(t *testing.T) {
 	v := compiled(t, admissionPolicy("v", "CREATE", "pods", "false"))
 	all := slices.Concat(a, b, v)
 	with := func(manifests string) []compile.Compiled { return slices.Concat(all, compiled(t, manifests)) }
-	j := judge.New(all, judge.Options{})
+	j := judge.New(compile.Order(all), judge.Options{})
 	for _, test := range []struct {
 		reason string
 		after  []compile.Compiled
@@ -44,7 +44,7 @@ func TestUpdate(t *testing.T) {
 		{"no binding", slices.Concat(a, b, v[:1]), []string{"v"}},
 		{"no policy", nil, []string{"a", "b", "v"}},
 	} {
-		next, changed := j.Update(test.after)
+		next, changed := j.Update(compile.Order(test.after))
 		var names []string
 		for _, ref := range changed {
 			names = append(names, ref.Name)
@@ -60,7 +60,7 @@ func TestUpdate(t *testing.T) {
 
 func TestExpiring(t *testing.T) {
 	t.Parallel()
-	j := judge.New(compiled(t, usualPolicies(3)+
+	j := judge.New(rules(t, usualPolicies(3)+
 		exemption("x", "2026-06-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: usual-001}", "")+
 		exemption("w", "2026-06-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: usual-000}", "")+
 		exemption("z", "2026-07-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: usual-002}", "")), judge.Options{})
@@ -89,7 +89,7 @@ func TestResultsAreBounded(t *testing.T) {
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("p", i), "namespace": "shop"}, "data": map[string]any{"text": strings.Repeat("€", 1000)},
 		})
 	}
-	plan := judge.New(compiled(t, objectPolicy("p", "CREATE", "pods", `
+	plan := judge.New(rules(t, objectPolicy("p", "CREATE", "pods", `
   paramKind: {apiVersion: v1, kind: ConfigMap}
   bindings: [{paramRef: {selector: {}, parameterNotFoundAction: Deny}}]
   validations: [{expression: 'false', messageExpression: 'string(params.metadata.name) + string(params.data.text)'}]`)), judge.Options{Facts: object.FromTrees(params)}).Plan(pods)
@@ -135,7 +135,7 @@ spec:
   - targetOperations: [CREATE]
     template: {type: condition, condition: {cond: Equal, dataRef: {from: http, path: /body/open, http: {method: GET, url: "https://cmdb.example/"}}, value: {boolean: true}, message: not so}}
 `
-	plan := judge.New(compiled(t, policies), judge.Options{Facts: facts}).Plan(pods)
+	plan := judge.New(rules(t, policies), judge.Options{Facts: facts}).Plan(pods)
 	want := `access: 0 pass, 1 skip
 cue: 0 pass, 2 skip
 data: 0 pass, 1 skip

@@ -43,7 +43,7 @@ spec:
 		{"what it says without judging it says in the first that is read", policy("users", `"*"`, "CREATE", byUser) + first + second, map[string]string{"v2": "second users-skips", "v1": "first"}},
 		{"nothing is read for what is not judged", policy("users", `"*"`, "CREATE", byUser), map[string]string{}},
 	} {
-		j := judge.New(compiled(t, test.policies), judge.Options{}).
+		j := judge.New(rules(t, test.policies), judge.Options{}).
 			WithVersions(judge.Versions{{Group: "example.com", Resource: "gadgets"}: {gadget("v3"), gadget("v2"), gadget("v1")}})
 		got := map[string]string{}
 		for _, version := range []string{"v1", "v2", "v3"} {
@@ -66,7 +66,7 @@ spec:
 		}
 	}
 	// A version that nobody has discovered is judged by all.
-	j := judge.New(compiled(t, everywhere+first), judge.Options{})
+	j := judge.New(rules(t, everywhere+first), judge.Options{})
 	if n := len(j.Plan(gadget("v1")).Policies()); n != 2 {
 		t.Errorf("without versions, %d policies judge v1, want 2", n)
 	}

@@ -129,7 +129,7 @@ func newAudited(t *testing.T) *audited {
 	}
 	q := store.NewQueue()
 	s := store.New(q, store.Options{Memory: 1 << 20, Results: 100})
-	return &audited{s, t, q, s.Kind(configMaps, judge.New([]compile.Compiled{compile.Policy(p)}, judge.Options{}).Plan(configMaps))}
+	return &audited{s, t, q, s.Kind(configMaps, judge.New(compile.Order([]compile.Compiled{compile.Policy(p)}), judge.Options{}).Plan(configMaps))}
 }
 
 // set sets objects of a namespace with a label.

@@ -137,7 +137,7 @@ func (a *Audit) Lead(ctx context.Context) {
 		Judge:  judge.Options{Facts: newAwaited(a.policies.Facts, a.options.Resolver), Engine: a.policies.Engine},
 		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Log: a.options.Log,
 	})
-	t.auditor.Enforce(a.policies.Compiled())
+	t.auditor.Enforce(compile.Order(a.policies.Compiled()))
 	a.publish(t.auditor)
 	defer a.publish(nil)
 	a.options.Log.Info("this replica audits the objects of the cluster")
@@ -153,7 +153,7 @@ func (a *Audit) Lead(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-a.changed:
-			t.auditor.Enforce(a.policies.Compiled())
+			t.auditor.Enforce(compile.Order(a.policies.Compiled()))
 		case <-a.options.Discovery.Changed():
 		case <-t.wake:
 		}

@@ -44,7 +44,7 @@ func (a *Audit) Existing(ctx context.Context, c compile.Compiled) (warnings []ru
 	}()
 	ctx, cancel := context.WithTimeout(ctx, countingTime(ctx))
 	defer cancel()
-	j := judge.New(a.judging(c), judge.Options{
+	j := judge.New(compile.Order(a.judging(c)), judge.Options{
 		Facts: fact.Remembered(a.policies.Facts), Engine: a.policies.Engine, Versions: resources.Versions(discovered.Resources, resources.Streaming),
 	})
 	for _, counted := range counts(j, c.Ref, discovered.Resources) {

@@ -53,7 +53,7 @@ type Term struct{ t *term }
 func NewTerm(compiled []compile.Compiled) Term {
 	log := slog.New(slog.DiscardHandler)
 	t := &term{Audit: New(Config{}, Options{Log: log}), unreadable: map[result.Kind]bool{}, auditor: audit.New(audit.Options{Log: log})}
-	t.auditor.Enforce(compiled)
+	t.auditor.Enforce(compile.Order(compiled))
 	t.publish(t.auditor)
 	return Term{t}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/compile"
 )
 
 // An object is one object to judge, and where it comes from.
@@ -109,10 +110,9 @@ func (d *side) in(versions judge.Versions) {
 }
 
 func newScan(inForce policies.Set, whatIf *policies.Set, o judge.Options) *scan {
-	compiled := inForce.Compiled()
-	sc := &scan{timeout: inForce.Timeout(), inForce: newSide(judge.New(compiled, o), inForce.Deciding())}
+	sc := &scan{timeout: inForce.Timeout(), inForce: newSide(judge.New(compile.Order(inForce.Compiled()), o), inForce.Deciding())}
 	if whatIf != nil {
-		changed, refs := sc.inForce.judge.Update(whatIf.Compiled())
+		changed, refs := sc.inForce.judge.Update(compile.Order(whatIf.Compiled()))
 		sc.whatIf, sc.changed = newSide(changed, whatIf.Deciding()), refs
 		sc.named = whatIf.FromFile
 	}

@@ -194,7 +194,7 @@ func (a *attacker) admission(u *use, compiled []compile.Compiled) {
 		})
 	}
 	a.step("audit", u, func(ctx context.Context) error {
-		plan := judge.New(compiled, judge.Options{Facts: a.facts}).Plan(result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true})
+		plan := judge.New(compile.Order(compiled), judge.Options{Facts: a.facts}).Plan(result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true})
 		if plan == nil {
 			return nil
 		}
