@@ -24,8 +24,8 @@ const (
 	maxFields     = 20
 	// maxChain is how many packages of this module import one another in a row, without those below
 	// cmd, and maxCommandChain with them.
-	maxChain        = 15
-	maxCommandChain = 17
+	maxChain        = 12
+	maxCommandChain = 14
 )
 
 // exceptions are what may exceed its budget, and how far. There are five at most.
