@@ -9,10 +9,9 @@ RELEASE := $(GO) tool -modfile=$(CURDIR)/tools/release/go.mod goreleaser
 # As releases are built, without C. Every build and test then shares what is compiled, that of the control
 # plane included. Only the race detector needs C.
 export CGO_ENABLED := 0
-# go test with a line a package, then the output of the tests that failed and of no others.
-GOTEST := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
-# make lint has vetted this module. go test would do that again, and for each dependency that it compiles.
-GOTEST_LINTED := $(GOTEST) -vet=off
+# go test with a line a package, then the output of the tests that failed and of no others. make lint vets
+# all modules: go test would do that again, and for each dependency that it compiles.
+GOTEST := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped -- -vet=off
 FUZZTIME ?= 10m
 HOSTILETIME ?= 10m
 BENCHTIME ?= 500ms
@@ -121,7 +120,7 @@ alerts: ## check the alert rules and the dashboard with Prometheus' own parser a
 
 .PHONY: unit
 unit: ## run unit tests of every package, and fuzz targets on their corpus
-	@$(GOTEST_LINTED) ./...
+	@$(GOTEST) ./...
 	@cd bench && $(GOTEST) ./...
 
 # Where the race detector looks for packages in which goroutines meet.
@@ -132,8 +131,8 @@ UNRACED := audit|compile|convert|door|explain|index|kind|lang|policytest|report|
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## run the race detector on packages with concurrency
-	@$(GOTEST_LINTED) -race $$(hack/concurrent.sh $(RACE) | grep -vE '^\./internal/($(UNRACED))(/|$$)')
-	@$(GOTEST_LINTED) -race -run Concurrent ./internal/lang/cue
+	@$(GOTEST) -race $$(hack/concurrent.sh $(RACE) | grep -vE '^\./internal/($(UNRACED))(/|$$)')
+	@$(GOTEST) -race -run Concurrent ./internal/lang/cue
 
 .PHONY: cases
 cases: build ## run the case files of the examples and of kinitiras, and check the example policies
@@ -159,10 +158,12 @@ format-check:
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go' | xargs ls -d 2>/dev/null)); \
 	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 
+# All modules with Go code. The linter is built once for them.
+export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus
+
 .PHONY: lint
 lint: format-check ## run gofmt, and golangci-lint on everything
-	@$(LINT) run ./...
-	@cd bench && $(LINT) run ./...
+	@for module in $(MODULES); do (cd $$module && $(LINT) run ./...); done
 
 .PHONY: lint-changed
 lint-changed: ## run golangci-lint on the packages that differ from main

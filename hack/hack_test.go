@@ -2,6 +2,8 @@
 package hack_test
 
 import (
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +92,50 @@ func TestWorkflowRunsEverything(t *testing.T) {
 	if !slices.Equal(local, remote) {
 		t.Errorf("make test runs %v, and CI %v", local, remote)
 	}
+}
+
+// TestEveryModuleIsLinted compares the modules of make lint with those that have Go code.
+func TestEveryModuleIsLinted(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^export MODULES := (.+)$`).FindSubmatch(makefile)
+	if found == nil {
+		t.Fatal("Makefile does not set MODULES")
+	}
+	modules := map[string]bool{}
+	err = filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != ".." && (entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".")):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, ".go"):
+			folder := filepath.Dir(name)
+			for !isModule(folder) {
+				folder = filepath.Dir(folder)
+			}
+			modules[filepath.ToSlash(strings.TrimPrefix(folder, "../"))] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules["."] = modules[".."]
+	delete(modules, "..")
+	linted := strings.Fields(string(found[1]))
+	slices.Sort(linted)
+	if have := slices.Sorted(maps.Keys(modules)); !slices.Equal(linted, have) {
+		t.Errorf("make lint lints the modules %v, and there are %v", linted, have)
+	}
+}
+
+func isModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
 }
 
 // run runs a script of this folder with a compiler that has so many packages to compile, and returns what

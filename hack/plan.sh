@@ -9,7 +9,11 @@ stale=$PWD/hack/stale.sh
 # have what others have.
 compiles() {
     case $1 in
-    lint) "$stale" -modfile=tools/lint/go.mod github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
+    lint)
+        "$stale" -modfile=tools/lint/go.mod github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+        # It reads the types of what it lints from what is compiled.
+        for module in ${MODULES:-.}; do (cd "$module" && "$stale" -test ./...); done
+        ;;
     unit) "$stale" -test ./... && (cd bench && "$stale" -test ./...) ;;
     race) CGO_ENABLED=1 "$stale" -test -race . ./plugin ./door/... ./internal/engine/... ./internal/serve/... | sed 's/$/ with the race detector/' ;;
     alerts) (cd tools/prometheus && "$stale" -test ./...) ;;

@@ -11,7 +11,7 @@ import (
 // lock waits for an exclusive lock of the file. The lock is released when the process ends, if not
 // before.
 func lock(path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock cache of usher-sandbox: %w", err)
 	}

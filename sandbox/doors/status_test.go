@@ -9,12 +9,10 @@ import (
 
 // statusOf is the status in an error of a connection that did not come about.
 func statusOf(err error) error {
-	var upgrade *httpstream.UpgradeFailureError
-	if errors.As(err, &upgrade) {
+	if upgrade, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
 		err = upgrade.Cause
 	}
-	var status *apierrors.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return status
 	}
 	return err

@@ -211,7 +211,7 @@ func bare(told string) (message string, named bool) {
 
 // at is the value at a JSON pointer.
 func at(tree any, pointer string) (any, bool) {
-	for _, step := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
 		switch node := tree.(type) {
 		case map[string]any:

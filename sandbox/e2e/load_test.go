@@ -31,9 +31,7 @@ func (r *rig) underLoad(t *testing.T, namespace, stamp string, pause time.Durati
 	l := &load{stop: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	for client := range clients {
-		l.done.Add(1)
-		go func() {
-			defer l.done.Done()
+		l.done.Go(func() {
 			for i := 0; ; i++ {
 				select {
 				case <-l.stop:
@@ -46,7 +44,7 @@ func (r *rig) underLoad(t *testing.T, namespace, stamp string, pause time.Durati
 					l.mu.Unlock()
 				}
 			}
-		}()
+		})
 	}
 	t.Cleanup(func() {
 		cancel()

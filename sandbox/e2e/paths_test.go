@@ -124,9 +124,7 @@ func (r *rig) besiege(t *testing.T, namespace string, pause time.Duration) *sieg
 	s := &siege{stop: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	for client := range 3 {
-		s.done.Add(1)
-		go func() {
-			defer s.done.Done()
+		s.done.Go(func() {
 			for i := 0; ; i++ {
 				select {
 				case <-s.stop:
@@ -140,7 +138,7 @@ func (r *rig) besiege(t *testing.T, namespace string, pause time.Duration) *sieg
 				}
 				s.attempts.Add(1)
 			}
-		}()
+		})
 	}
 	t.Cleanup(func() {
 		cancel()

@@ -188,7 +188,7 @@ func sharedRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "usher-e2e")
+	dir, err := os.MkdirTemp("", "usher-e2e") //nolint:usetesting // Other tests use it, too.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,9 +146,9 @@ spec:
 }
 
 // actsOnlyOn checks that a policy of what she may do acts, and on nothing else.
-func (m *rig) actsOnlyOn(t *testing.T, admin *rig, own *unstructured.Unstructured, namespace string) {
+func (r *rig) actsOnlyOn(t *testing.T, admin *rig, own *unstructured.Unstructured, namespace string) {
 	t.Helper()
-	applied, err := m.apply(testContext(t), own)
+	applied, err := r.apply(testContext(t), own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,13 +167,13 @@ func (m *rig) actsOnlyOn(t *testing.T, admin *rig, own *unstructured.Unstructure
 }
 
 // edits checks whose rights count when a policy is changed: those of who changes what it says.
-func (m *rig) edits(t *testing.T, admin *rig, namespace string) {
+func (r *rig) edits(t *testing.T, admin *rig, namespace string) {
 	t.Helper()
 	pods := override(t, namespace, "pods", "{apiVersion: v1, kind: Pod}", "")
 	if _, err := admin.apply(testContext(t), pods); err != nil {
 		t.Fatal(err)
 	}
-	resource, err := m.of(pods)
+	resource, err := r.of(pods)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func (m *rig) edits(t *testing.T, admin *rig, namespace string) {
 	// What is being deleted is out of force, and does not change without the rights either.
 	going := override(t, namespace, "going", "{apiVersion: v1, kind: ConfigMap}", "")
 	going.SetFinalizers([]string{"example.com/stay"})
-	if _, err := m.apply(testContext(t), going); err != nil {
+	if _, err := r.apply(testContext(t), going); err != nil {
 		t.Fatal(err)
 	}
 	if err := resource.Delete(testContext(t), "going", metav1.DeleteOptions{}); err != nil {
@@ -204,11 +204,11 @@ func (m *rig) edits(t *testing.T, admin *rig, namespace string) {
 
 // whileNobodyAnswers checks that no right is gained while Usher is down, and that nothing is
 // locked: policies and namespaces go.
-func (m *rig) whileNobodyAnswers(t *testing.T, admin *rig, namespace string) {
+func (r *rig) whileNobodyAnswers(t *testing.T, admin *rig, namespace string) {
 	t.Helper()
 	for reason, write := range map[string]func() error{
 		"a policy of hers": func() error {
-			_, err := m.make(testContext(t), override(t, namespace, "down", "{apiVersion: v1, kind: Pod}", ""))
+			_, err := r.make(testContext(t), override(t, namespace, "down", "{apiVersion: v1, kind: Pod}", ""))
 			return err
 		},
 		"an Allow of everything": func() error {
@@ -224,7 +224,7 @@ spec: {effect: Allow, subjects: [{users: [mallory]}], rules: [{verbs: ['*'], api
 			t.Errorf("%s is stored while nobody answers: %v", reason, err)
 		}
 	}
-	policies, err := m.of(override(t, namespace, "own", "", ""))
+	policies, err := r.of(override(t, namespace, "own", "", ""))
 	if err != nil {
 		t.Fatal(err)
 	}

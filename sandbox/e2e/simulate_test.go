@@ -314,7 +314,7 @@ func (s *simulation) exchange(t *testing.T, client *http.Client, name string, ne
 			t.Fatal(err)
 		}
 		id := fmt.Sprintf("simulate-%s-%d", name, attempt)
-		request.Header.Set("Audit-ID", id)
+		request.Header.Set("Audit-Id", id)
 		request.Header.Set("Content-Type", "application/json")
 		response, err := client.Do(request)
 		if err == nil {

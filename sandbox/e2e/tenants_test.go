@@ -205,7 +205,7 @@ func TestTheWorstPoliciesOfATenant(t *testing.T) {
 }
 
 // dryRunsBeside has mallory try each of her policies again, while zoe tries one of hers.
-func (m *rig) dryRunsBeside(t *testing.T, c *tenancy) error {
+func (r *rig) dryRunsBeside(t *testing.T, c *tenancy) error {
 	t.Helper()
 	alone, err := c.zoeWrites(t)
 	if err != nil {
@@ -219,7 +219,7 @@ func (m *rig) dryRunsBeside(t *testing.T, c *tenancy) error {
 		changed.SetName("new-" + changed.GetName())
 		tried := make(chan error, 1)
 		go func() {
-			_, err := m.try(testContext(t), changed)
+			_, err := r.try(testContext(t), changed)
 			tried <- err
 		}()
 		took, err := c.zoeWrites(t)

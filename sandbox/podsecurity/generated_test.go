@@ -29,7 +29,7 @@ func TestGenerated(t *testing.T) {
 			}
 			for j, level := range levels {
 				at, d, denied := psaapi.LevelVersion{Level: level, Version: version}, enforced(t, level, v), 0
-				g := newGenerator(uint64(2*i + j)) //nolint:gosec // a seed
+				g := newGenerator(uint64(2*i + j))
 				for range each {
 					if same(t, evaluator, d, at, g.pod()) {
 						denied++

@@ -143,7 +143,7 @@ func write(t *testing.T, file string, text []byte) {
 func (s *suite) run(t *testing.T, answer func(question []byte) any) (passed map[string]bool, output string) {
 	t.Helper()
 	// Addresses of sockets are short.
-	dir, err := os.MkdirTemp("", "oracle")
+	dir, err := os.MkdirTemp("", "oracle") //nolint:usetesting // The folder of a test has a longer name.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -211,7 +211,7 @@ func (s *side) encode(ctx context.Context, namespace string, r *request) (*http.
 	}
 	id := string(uuid.NewUUID())
 	sent.Header.Set("Content-Type", method.media)
-	sent.Header.Set("Audit-ID", id)
+	sent.Header.Set("Audit-Id", id)
 	// It is the manager of fields.
 	sent.Header.Set("User-Agent", "situations")
 	r.As.impersonate(sent.Header)

@@ -35,7 +35,7 @@ func (n *Node) ServeNetwork(ctx context.Context, listener net.Listener) error {
 }
 
 func (n *Node) carry(ctx context.Context, near net.Conn) {
-	defer near.Close()
+	defer func() { _ = near.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = near.Close() })()
 	_ = near.SetReadDeadline(time.Now().Add(helloWithin))
 	host, hello := greeting(near)
@@ -48,7 +48,7 @@ func (n *Node) carry(ctx context.Context, near net.Conn) {
 	if err != nil {
 		return
 	}
-	defer far.Close()
+	defer func() { _ = far.Close() }()
 	ended := make(chan struct{}, 2)
 	go func() {
 		_, _ = io.Copy(far, io.MultiReader(bytes.NewReader(hello), near))

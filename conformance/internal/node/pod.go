@@ -121,7 +121,7 @@ func (n *Node) launch(ctx context.Context, p *pod, container *corev1.Container, 
 			}
 		}
 	}
-	log, err := os.OpenFile(filepath.Join(n.options.Logs, p.manifest.Namespace+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(n.options.Logs, p.manifest.Namespace+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
@@ -191,8 +191,7 @@ func (n *Node) awaitReady(ctx context.Context, p *pod, container *corev1.Contain
 	n.mu.Lock()
 	url := fmt.Sprintf("%s://127.0.0.1:%d%s", strings.ToLower(string(probe.Scheme)), p.ports[probe.Port.IntVal], probe.Path)
 	n.mu.Unlock()
-	// As a kubelet does, for a certificate that is not for this address.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // Kubelets verify no certificates in probes.
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, readyAfter)
 	defer cancel()
@@ -205,7 +204,7 @@ func (n *Node) awaitReady(ctx context.Context, p *pod, container *corev1.Contain
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w after %s: %v", ctx.Err(), readyAfter, err)
+			return fmt.Errorf("%w after %s: %w", ctx.Err(), readyAfter, err)
 		case <-ticker.C:
 		}
 	}

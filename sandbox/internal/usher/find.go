@@ -15,7 +15,7 @@ func FindBinary(given string) (string, error) {
 		given = os.Getenv("USHER_BIN")
 	}
 	if given != "" {
-		if _, err := os.Stat(given); err != nil {
+		if _, err := os.Stat(given); err != nil { //nolint:gosec // The user names the program.
 			return "", fmt.Errorf("find usher: %w", err)
 		}
 		return filepath.Abs(given)
