@@ -79,19 +79,21 @@ const defaultFactTTL = 10 * time.Second
 // Read reads a configuration and sets its defaults. A nil reader is an empty configuration.
 func Read(config io.Reader) (*Configuration, error) {
 	c := &Configuration{}
-	if config != nil {
-		text, err := io.ReadAll(config)
-		if err != nil {
-			return nil, fmt.Errorf("read configuration: %w", err)
-		}
-		if len(bytes.TrimSpace(text)) > 0 {
-			if err := yaml.UnmarshalStrict(text, c); err != nil {
-				return nil, fmt.Errorf("read configuration: %w", err)
-			}
-			if c.APIVersion != APIVersion || c.Kind != Kind {
-				return nil, fmt.Errorf("read configuration: it is %q %q: expected apiVersion %s and kind %s", c.APIVersion, c.Kind, APIVersion, Kind)
-			}
-		}
+	if config == nil {
+		return c, c.complete()
+	}
+	text, err := io.ReadAll(config)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return c, c.complete()
+	}
+	if err := yaml.UnmarshalStrict(text, c); err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if c.APIVersion != APIVersion || c.Kind != Kind {
+		return nil, fmt.Errorf("read configuration: it is %q %q: expected apiVersion %s and kind %s", c.APIVersion, c.Kind, APIVersion, Kind)
 	}
 	return c, c.complete()
 }

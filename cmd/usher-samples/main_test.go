@@ -53,6 +53,7 @@ func ask() {
 		fail(err)
 	}
 	answer, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
 	if err != nil {
 		fail(err)
 	}

@@ -70,6 +70,7 @@ func ask() {
 		fail(err)
 	}
 	answer, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
 	if err != nil {
 		fail(err)
 	}

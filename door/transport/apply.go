@@ -91,7 +91,7 @@ func (s *server) try(to *url.URL, mediaType string, intent map[string]any) (map[
 		if err := json.Unmarshal(answer, status); err != nil || status.Code == 0 {
 			return nil, errors.New("try the patch out: " + problem(code, answer))
 		}
-		response, err := s.respond(status)
+		response, err := s.respond(status) //nolint:bodyclose // The client closes it.
 		if err != nil {
 			return nil, err
 		}

@@ -81,7 +81,7 @@ func (a *asked) creation(tree map[string]any) (*usher.Request, error) {
 	var options metav1.CreateOptions
 	query := a.request.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_CreateOptions(&query, &options, nil); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode options: %w", err)
 	}
 	options.TypeMeta = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "CreateOptions"}
 	r := a.question(usher.Create, kind, options.DryRun)
@@ -100,7 +100,7 @@ func (a *asked) change(old, tree map[string]any, kind schema.GroupVersionKind) (
 	var options metav1.UpdateOptions
 	query := a.request.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_UpdateOptions(&query, &options, nil); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode options: %w", err)
 	}
 	options.TypeMeta = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "UpdateOptions"}
 	r := a.question(usher.Update, kind, options.DryRun)

@@ -126,7 +126,7 @@ func (x *exchange) applyPatch(media string, kind schema.GroupVersionKind, object
 
 // left passes on a patch that does not apply: the client gets the server's error.
 func (s *server) left(reason error) error {
-	response, err := s.pass()
+	response, err := s.pass() //nolint:bodyclose // The client closes it.
 	if err != nil {
 		return err
 	}

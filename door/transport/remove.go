@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -73,21 +72,22 @@ func (a *asked) deleteOptions() (*metav1.DeleteOptions, error) {
 		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&query, options, nil); err != nil {
 			return nil, fmt.Errorf("decode options: %w", err)
 		}
-	} else {
-		object, err := a.decode()
-		if err != nil {
-			return nil, err
-		}
-		body, err := object.Raw()
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(body, options); err != nil {
-			return nil, fmt.Errorf("decode options: %w", err)
-		}
+	} else if err := a.decodeInto(options); err != nil {
+		return nil, err
 	}
 	options.TypeMeta = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "DeleteOptions"}
 	return options, nil
+}
+
+func (a *asked) decodeInto(options *metav1.DeleteOptions) error {
+	object, err := a.decode()
+	if err != nil {
+		return err
+	}
+	if err := object.Into(options); err != nil {
+		return fmt.Errorf("decode options: %w", err)
+	}
+	return nil
 }
 
 // removeCollection decides a DELETE of many objects: all are deleted, or none. Objects that are

@@ -430,8 +430,11 @@ func TestDecisionsMayTakeLonger(t *testing.T) {
 		s.EnableHTTP2 = http2
 		s.StartTLS()
 		response, err := s.Client().Post(s.URL, "text/plain", sized(10))
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Errorf("%v %v", response, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+			t.Errorf("status %s", response.Status)
 		}
 		s.Close()
 	}

@@ -31,14 +31,14 @@ func (m *clusterRuntime) readable(ctx context.Context, of schema.GroupVersionKin
 	defer cancel()
 	resource, err := m.resolver.Resource(ctx, of)
 	if err != nil {
-		return nil //nolint:nilerr // Another check reports unknown kinds.
+		return nil // Another check reports unknown kinds.
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
 	}}
 	answer, err := m.Clients.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil || answer.Status.Allowed {
-		return nil //nolint:nilerr // Report only what is certain.
+		return nil // Report only what is certain.
 	}
 	return fmt.Errorf("Usher may not get %s", resource.GroupResource()) //nolint:staticcheck // The text continues a sentence.
 }

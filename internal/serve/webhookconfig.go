@@ -154,7 +154,7 @@ func (r *webhookConfigSync) run(ctx context.Context, coverage func() rule.Covera
 			k.done, pause = nil, backoff.Step()
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // The end of ctx is why it failed.
 		}
 		r.tell(k.done != nil, err)
 		if k.done != nil {

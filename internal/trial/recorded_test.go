@@ -3,6 +3,9 @@ package trial_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,8 +46,10 @@ func policiesIn(t testing.TB, folders ...string) []api.Policy {
 			documents := k8syaml.NewYAMLOrJSONDecoder(strings.NewReader(string(text)), 4096)
 			for {
 				var tree map[string]any
-				if documents.Decode(&tree) != nil {
+				if err := documents.Decode(&tree); errors.Is(err, io.EOF) {
 					return nil
+				} else if err != nil {
+					return fmt.Errorf("decode %s: %w", path, err)
 				}
 				add(tree)
 				for _, of := range policiesOf(tree) {

@@ -309,7 +309,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 	decision, err := t.decider.Decide(ctx, t.request(operation, object))
 	// After a pause of the whole process the limit of the rule can be noticed before that of ctx.
 	if end, limited := ctx.Deadline(); err != nil || ctx.Err() != nil || limited && time.Now().After(end) {
-		return nil
+		return nil //nolint:nilerr // It says nothing about the rule.
 	}
 	t.tried++
 	asked, uncertain := t.world.asked(), t.world.lacks() || t.world.asked() && !t.settled

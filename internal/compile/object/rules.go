@@ -228,7 +228,7 @@ func failed(f *admission.Failure) (rule.Outcome, error) {
 		place = fmt.Sprintf("%s[%d]", mutationsRule, f.Index)
 	}
 	if f.Status != nil {
-		return rule.Outcome{Verdict: usher.Deny, Code: f.Status.Code, Reason: f.Status.Reason, Message: f.Status.Message}, nil
+		return rule.Outcome{Verdict: usher.Deny, Code: f.Status.Code, Reason: f.Status.Reason, Message: f.Status.Message}, nil //nolint:nilerr // A denial is an outcome.
 	}
 	return rule.Outcome{}, fmt.Errorf("%s: %s", place, f.Message)
 }

@@ -71,7 +71,7 @@ func (t *term) run(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // The end of ctx is why the round failed.
 		}
 		t.failed(err)
 		if err != nil {

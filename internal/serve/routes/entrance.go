@@ -124,7 +124,7 @@ func (e *Entrance) accept(at Route) func(context.Context, *usher.Request) error 
 	return func(ctx context.Context, r *usher.Request) error {
 		r.Entry, r.Trusted = at.asked(), e.Demanding || !at.Bare
 		if at.free || e.Routes.covers(at.entry, r) || e.Routes.Fresh(ctx) != nil || e.Routes.covers(at.entry, r) {
-			return nil
+			return nil //nolint:nilerr // Without fresh routes it accepts.
 		}
 		e.Refused(OtherResource)
 		return fmt.Errorf("reviews of %s are not answered here", r.Resource.GroupResource())

@@ -137,7 +137,7 @@ func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
 	}
 	err = newWatcher(f, set, p).run(ctx, all)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // The user ends it.
 	}
 	return err
 }

@@ -118,10 +118,10 @@ func (a *activation) messages(ctx context.Context, values []outcome, budget int6
 		}
 		var err error
 		if outcomes[i], budget, err = a.evaluate(ctx, &a.program.messages[i], budget); err != nil {
-			return outcomes, nil
+			return outcomes, nil //nolint:nilerr // A denial does not depend on its message.
 		}
 		if a.stop != nil {
-			return nil, nil
+			return nil, nil //nolint:nilerr // Callers return a.stop.
 		}
 	}
 	return outcomes, nil
@@ -296,7 +296,7 @@ func (a *activation) evaluateInto(ctx context.Context, outcomes []outcome, expre
 		}
 		outcomes, budget = append(outcomes, one), left
 		if a.stop != nil {
-			return nil, -1, nil
+			return nil, -1, nil //nolint:nilerr // Callers return a.stop.
 		}
 	}
 	return outcomes, budget, nil
@@ -316,7 +316,7 @@ func outOfBudget() error {
 func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) (outcome, int64, error) {
 	switch {
 	case e.err != nil:
-		return outcome{err: invalid("compilation error: %v", e.err)}, budget, nil
+		return outcome{err: invalid("compilation error: %v", e.err)}, budget, nil //nolint:nilerr // The outcome has it.
 	case e.other != nil:
 		return a.judge(ctx, e.other), budget, nil
 	case e.program == nil:

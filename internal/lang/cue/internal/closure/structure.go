@@ -116,37 +116,43 @@ func (t *translator) loop(clause *ast.ForClause, clauses []ast.Clause, in *env, 
 			f.set(1, v, s, doubt)
 			return m.spend(1) && then(m, f, into)
 		}
-		switch v := v.(type) {
-		case []any:
-			for i, v := range v {
-				if !round(int64(i), v) {
-					return false
-				}
-			}
-			return true
-		case map[string]any:
-			if !m.spend(len(v)) {
-				return false
-			}
-			for _, key := range slices.Sorted(maps.Keys(v)) {
-				if !round(key, v[key]) {
-					return false
-				}
-			}
-			return true
-		case *structure:
-			if v.unordered && len(v.names) > 1 {
-				return false
-			}
-			for i, name := range v.names {
-				if !isHidden(name) && !round(name, v.values[i]) {
-					return false
-				}
-			}
-			return true
-		}
-		return false
+		return m.each(v, round)
 	}
+}
+
+// each calls round for what a loop over v is for, until it returns false. It returns whether it was called for
+// everything.
+func (m *machine) each(v any, round func(key, v any) bool) bool {
+	switch v := v.(type) {
+	case []any:
+		for i, v := range v {
+			if !round(int64(i), v) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		if !m.spend(len(v)) {
+			return false
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if !round(key, v[key]) {
+				return false
+			}
+		}
+		return true
+	case *structure:
+		if v.unordered && len(v.names) > 1 {
+			return false
+		}
+		for i, name := range v.names {
+			if !isHidden(name) && !round(name, v.values[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // structure translates a struct literal.
