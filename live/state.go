@@ -1,6 +1,8 @@
 package live
 
 import (
+	"context"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -72,36 +74,13 @@ func problems(all []rule.Problem) []Problem {
 	return problems
 }
 
-// Grants are what authorization policies allow a user.
-type Grants struct {
-	Allowed []Grant
-	// Incomplete reports that the user may be allowed more, or denied some of this: rules with
-	// conditions, selectors or patterns, and denials, are not listed.
-	Incomplete bool
-}
-
-// A Grant is one permission.
-type Grant struct {
-	// Verbs are verbs of resources, or HTTP methods if there are Paths.
-	Verbs []string
-	// Groups and Resources are those of a rule for resources; it is for all objects if Names is empty.
-	Groups, Resources, Names []string
-	// Paths are URL paths; a "*" at the end matches any rest.
-	Paths []string
-}
-
 // Grants returns what the authorization policies in force allow a user in a namespace, in the order of
 // evaluation; the empty namespace means cluster-scoped resources. Its error is [ErrNotLoaded] until
 // every source has handed over its policies.
-func (l *Live) Grants(user usher.User, namespace string) (Grants, error) {
+func (l *Live) Grants(_ context.Context, user usher.User, namespace string) (usher.Grants, error) {
 	access := l.current.Access()
 	if access == nil {
-		return Grants{}, ErrNotLoaded
+		return usher.Grants{}, ErrNotLoaded
 	}
-	listed := access.Grants(user, namespace)
-	grants := Grants{Incomplete: listed.Incomplete}
-	for _, g := range listed.Allowed {
-		grants.Allowed = append(grants.Allowed, Grant(g))
-	}
-	return grants, nil
+	return access.Grants(user, namespace), nil
 }

@@ -153,36 +153,17 @@ func failures(findings []usher.Finding) error {
 }
 
 // A Lister lists what a user may do in a namespace; the empty namespace means cluster-scoped
-// resources.
+// resources. live.Live is one.
 type Lister interface {
-	Rules(ctx context.Context, user usher.User, namespace string) (Rules, error)
+	Grants(ctx context.Context, user usher.User, namespace string) (usher.Grants, error)
 }
 
 // A ListerFunc adapts a function to a [Lister].
-type ListerFunc func(ctx context.Context, user usher.User, namespace string) (Rules, error)
+type ListerFunc func(ctx context.Context, user usher.User, namespace string) (usher.Grants, error)
 
-// Rules calls f.
-func (f ListerFunc) Rules(ctx context.Context, user usher.User, namespace string) (Rules, error) {
+// Grants calls f.
+func (f ListerFunc) Grants(ctx context.Context, user usher.User, namespace string) (usher.Grants, error) {
 	return f(ctx, user, namespace)
-}
-
-// Rules are what a user may do. "*" means everything.
-type Rules struct {
-	Resources []ResourceRule
-	Paths     []PathRule
-	// Incomplete reports that the user may be allowed more, or denied some of this: rules with
-	// conditions or selectors are not listed.
-	Incomplete bool
-}
-
-// A ResourceRule allows verbs on resources; all of them if Names is empty.
-type ResourceRule struct {
-	Verbs, Groups, Resources, Names []string
-}
-
-// A PathRule allows verbs on URL paths.
-type PathRule struct {
-	Verbs, Paths []string
 }
 
 // RulesFor implements [authorizer.RuleResolver]. A server calls it for `kubectl auth can-i --list`;
@@ -191,19 +172,20 @@ func (z *Authorizer) RulesFor(ctx context.Context, info user.Info, namespace str
 	if z.options.Rules == nil {
 		return nil, nil, true, nil
 	}
-	rules, err := z.options.Rules.Rules(ctx, userOf(info), namespace)
+	grants, err := z.options.Rules.Grants(ctx, userOf(info), namespace)
 	if err != nil {
 		return nil, nil, true, fmt.Errorf("list rules: %w", err)
 	}
 	var resources []authorizer.ResourceRuleInfo
-	for _, rule := range rules.Resources {
+	var paths []authorizer.NonResourceRuleInfo
+	for _, g := range grants.Allowed {
+		if len(g.Paths) > 0 {
+			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: g.Verbs, NonResourceURLs: g.Paths})
+			continue
+		}
 		resources = append(resources, &authorizer.DefaultResourceRuleInfo{
-			Verbs: rule.Verbs, APIGroups: rule.Groups, Resources: rule.Resources, ResourceNames: rule.Names,
+			Verbs: g.Verbs, APIGroups: g.Groups, Resources: g.Resources, ResourceNames: g.Names,
 		})
 	}
-	var paths []authorizer.NonResourceRuleInfo
-	for _, rule := range rules.Paths {
-		paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.Paths})
-	}
-	return resources, paths, rules.Incomplete, nil
+	return resources, paths, grants.Incomplete, nil
 }

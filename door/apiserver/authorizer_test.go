@@ -167,15 +167,14 @@ func sortedRequirements() cmp.Option {
 
 func TestRulesFor(t *testing.T) {
 	t.Parallel()
-	lister := apiserver.ListerFunc(func(_ context.Context, u usher.User, namespace string) (apiserver.Rules, error) {
+	lister := apiserver.ListerFunc(func(_ context.Context, u usher.User, namespace string) (usher.Grants, error) {
 		if u.Name != "jane" || namespace == "broken" {
-			return apiserver.Rules{}, errors.New("boom")
+			return usher.Grants{}, errors.New("boom")
 		}
-		return apiserver.Rules{
-			Resources:  []apiserver.ResourceRule{{Verbs: []string{"get"}, Groups: []string{""}, Resources: []string{"pods"}, Names: []string{"web"}}},
-			Paths:      []apiserver.PathRule{{Verbs: []string{"get"}, Paths: []string{"/healthz"}}},
-			Incomplete: true,
-		}, nil
+		return usher.Grants{Allowed: []usher.Grant{
+			{Verbs: []string{"get"}, Groups: []string{""}, Resources: []string{"pods"}, Names: []string{"web"}},
+			{Verbs: []string{"get"}, Paths: []string{"/healthz"}},
+		}, Incomplete: true}, nil
 	})
 	z := apiserver.NewAuthorizer(deciding(usher.Decision{}, nil), silently(apiserver.AuthorizerOptions{Rules: lister}))
 	// Servers ask all their authorizers at once.

@@ -5,20 +5,12 @@ import (
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
-// Grants are what a user may do in a namespace.
-type Grants struct {
-	Allowed []authz.Grant
-	// Incomplete reports that the user may be allowed more, or denied some of this: rules with
-	// conditions, selectors or patterns, and denials, are not listed.
-	Incomplete bool
-}
-
 // Grants returns what the policies allow a user in a namespace, in the order of evaluation; the
 // empty namespace means cluster-scoped resources.
-func (e *Engine) Grants(user usher.User, namespace string) Grants {
+func (e *Engine) Grants(user usher.User, namespace string) usher.Grants {
 	q := authz.QueryOf(&usher.Request{User: user, Access: &usher.Access{}}, nil)
 	q.Namespace = authz.Value{Text: namespace}
-	var grants Grants
+	var grants usher.Grants
 	for _, r := range e.matcher.Rules() {
 		if e.ended(r.Policy) || !r.Policy.Concerns(&q) || !r.IsIn(&q) || e.unenforced(r.Policy, &q) != "" {
 			continue

@@ -21,7 +21,7 @@ func set(texts ...string) authz.Set {
 
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	every := []authz.Grant{{Verbs: []string{"*"}, Groups: []string{"*"}, Resources: []string{"*"}}}
+	every := []usher.Grant{{Verbs: []string{"*"}, Groups: []string{"*"}, Resources: []string{"*"}}}
 	now := time.Now()
 	changed := func(change func(*authz.Rule)) scan {
 		rules := matching(policy("a", authz.Cluster, authz.Allow))
@@ -31,70 +31,70 @@ func TestGrants(t *testing.T) {
 	for _, test := range []struct {
 		reason string
 		rules  scan
-		want   engine.Grants
+		want   usher.Grants
 	}{
-		{"no policies", nil, engine.Grants{}},
-		{"everything", matching(policy("a", authz.Cluster, authz.Allow)), engine.Grants{Allowed: every}},
+		{"no policies", nil, usher.Grants{}},
+		{"everything", matching(policy("a", authz.Cluster, authz.Allow)), usher.Grants{Allowed: every}},
 		{
 			"lists", changed(func(r *authz.Rule) {
 				r.Verbs, r.Groups, r.Names, r.Namespaces = set("get", "list"), set("apps"), set("web"), set("shop")
 				r.Resources = []authz.Resource{{Name: "deployments"}, {Name: "*", Subresource: "scale"}}
 			}),
-			engine.Grants{Allowed: []authz.Grant{{
+			usher.Grants{Allowed: []usher.Grant{{
 				Verbs: []string{"get", "list"}, Groups: []string{"apps"}, Resources: []string{"deployments", "*/scale"}, Names: []string{"web"},
 			}}},
 		},
-		{"another namespace", changed(func(r *authz.Rule) { r.Namespaces = set("lab") }), engine.Grants{}},
+		{"another namespace", changed(func(r *authz.Rule) { r.Namespaces = set("lab") }), usher.Grants{}},
 		{
 			"a namespace by pattern",
 			changed(func(r *authz.Rule) {
 				r.Namespaces.Any, r.Namespaces.Patterns = false, []authz.Pattern{{Prefix: "sh", Star: true}}
 			}),
-			engine.Grants{Allowed: every},
+			usher.Grants{Allowed: every},
 		},
 		{
 			"paths", changed(func(r *authz.Rule) {
 				r.Verbs = set("get")
 				r.URLs = &authz.Set{Patterns: []authz.Pattern{{Prefix: "/metrics"}, {Prefix: "/logs/", Star: true}}}
 			}),
-			engine.Grants{Allowed: []authz.Grant{{Verbs: []string{"get"}, Paths: []string{"/metrics", "/logs/*"}}}},
+			usher.Grants{Allowed: []usher.Grant{{Verbs: []string{"get"}, Paths: []string{"/metrics", "/logs/*"}}}},
 		},
 		{
 			"a pattern that lists cannot say",
 			changed(func(r *authz.Rule) { r.Names = authz.Set{Patterns: []authz.Pattern{{Prefix: "app-", Star: true}}} }),
-			engine.Grants{Incomplete: true},
+			usher.Grants{Incomplete: true},
 		},
-		{"versions, which lists do not have", changed(func(r *authz.Rule) { r.Versions = set("v1") }), engine.Grants{Incomplete: true}},
+		{"versions, which lists do not have", changed(func(r *authz.Rule) { r.Versions = set("v1") }), usher.Grants{Incomplete: true}},
 		{
 			"subresources of one resource, which lists do not have",
-			changed(func(r *authz.Rule) { r.Resources = []authz.Resource{{Name: "pods", Subresource: "*"}} }), engine.Grants{Incomplete: true},
+			changed(func(r *authz.Rule) { r.Resources = []authz.Resource{{Name: "pods", Subresource: "*"}} }), usher.Grants{Incomplete: true},
 		},
 		{
 			"a condition", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) {
 				p.When = []authz.Condition{{Source: "x", Predicate: &says{holds: true, asked: new(int)}}}
-			})), engine.Grants{Incomplete: true},
+			})), usher.Grants{Incomplete: true},
 		},
 		{
 			"selectors", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) { p.Labels = []authz.Requirement{{}} })),
-			engine.Grants{Incomplete: true},
+			usher.Grants{Incomplete: true},
 		},
 		{
 			"a denial of some of it", matching(policy("a", authz.Cluster, authz.Allow), policy("b", authz.Cluster, authz.Deny)),
-			engine.Grants{Allowed: every, Incomplete: true},
+			usher.Grants{Allowed: every, Incomplete: true},
 		},
 		{
 			"a denial that is over", matching(policy("a", authz.Cluster, authz.Allow), policy("b", authz.Cluster, authz.Deny, func(p *authz.Policy) { p.Until = now })),
-			engine.Grants{Allowed: every},
+			usher.Grants{Allowed: every},
 		},
 		{
 			"a denial that nobody confirmed",
 			matching(policy("a", authz.Cluster, authz.Allow), policy("b", authz.Cluster, authz.Deny, func(p *authz.Policy) { p.Confirm = now })),
-			engine.Grants{Allowed: every},
+			usher.Grants{Allowed: every},
 		},
 		{"somebody else", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) {
 			p.Subjects = []authz.Subject{{Users: []authz.Pattern{{Prefix: "joe"}}}}
-		})), engine.Grants{}},
-		{"a trial", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) { p.Audit = true })), engine.Grants{}},
+		})), usher.Grants{}},
+		{"a trial", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) { p.Audit = true })), usher.Grants{}},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()

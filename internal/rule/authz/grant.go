@@ -1,36 +1,27 @@
 package authz
 
-// A Grant is what a rule allows, in lists as in RBAC. "*" means everything.
-type Grant struct {
-	// Verbs are verbs of resources, or HTTP methods if there are Paths.
-	Verbs []string
-	// Groups and Resources are those of a rule for resources; it is for all objects if Names is
-	// empty.
-	Groups, Resources, Names []string
-	// Paths are URL paths; a "*" at the end matches any rest.
-	Paths []string
-}
+import usher "github.com/usher-dev/usher"
 
 // Grant returns what the rule allows. It reports false if lists cannot say it: they have
 // no patterns and no versions.
-func (r *Rule) Grant() (Grant, bool) {
+func (r *Rule) Grant() (usher.Grant, bool) {
 	verbs, ok := literals(&r.Verbs, exactly)
 	if !ok {
-		return Grant{}, false
+		return usher.Grant{}, false
 	}
 	if r.URLs != nil {
 		paths, ok := literals(r.URLs, orPrefix)
-		return Grant{Verbs: verbs, Paths: paths}, ok
+		return usher.Grant{Verbs: verbs, Paths: paths}, ok
 	}
 	groups, groupsOK := literals(&r.Groups, exactly)
 	names, namesOK := literals(&r.Names, exactly)
 	if r.Names.Any {
 		names = nil
 	}
-	g := Grant{Verbs: verbs, Groups: groups, Names: names}
+	g := usher.Grant{Verbs: verbs, Groups: groups, Names: names}
 	for _, resource := range r.Resources {
 		if resource.Subresource == "*" {
-			return Grant{}, false
+			return usher.Grant{}, false
 		}
 		g.Resources = append(g.Resources, resource.String())
 	}

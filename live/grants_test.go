@@ -1,4 +1,4 @@
-package plugin_test
+package live_test
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/live"
-	"github.com/usher-dev/usher/plugin"
 	"github.com/usher-dev/usher/source/dir"
 )
 
@@ -30,7 +29,7 @@ spec:
 `
 
 // What an authorizer lists is what it allows.
-func TestRules(t *testing.T) {
+func TestGrants(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "policy.yaml"), []byte(readers), 0o600); err != nil {
@@ -55,7 +54,7 @@ func TestRules(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the policies are not loaded")
 	}
-	z := apiserver.NewAuthorizer(l, apiserver.AuthorizerOptions{Rules: plugin.Rules(l)})
+	z := apiserver.NewAuthorizer(l, apiserver.AuthorizerOptions{Rules: l})
 	resources, paths, incomplete, err := z.RulesFor(t.Context(), &user.DefaultInfo{Name: "jane", Groups: []string{"readers"}}, "shop")
 	if err != nil || incomplete {
 		t.Errorf("rules: %v, incomplete %t", err, incomplete)
@@ -77,10 +76,10 @@ func TestRules(t *testing.T) {
 }
 
 // Servers ask before the policies are there, too.
-func TestRulesBeforeThereAreAny(t *testing.T) {
+func TestGrantsBeforeThereAreAny(t *testing.T) {
 	t.Parallel()
 	l := live.New(live.Options{})
-	z := apiserver.NewAuthorizer(l, apiserver.AuthorizerOptions{Rules: plugin.Rules(l)})
+	z := apiserver.NewAuthorizer(l, apiserver.AuthorizerOptions{Rules: l})
 	_, _, incomplete, err := z.RulesFor(t.Context(), &user.DefaultInfo{Name: "jane"}, "shop")
 	if !errors.Is(err, live.ErrNotLoaded) || !incomplete {
 		t.Errorf("rules: %v, incomplete %t, want that they are not known", err, incomplete)
