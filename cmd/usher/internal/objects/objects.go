@@ -2,8 +2,6 @@
 package objects
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	stdjson "encoding/json"
 	"errors"
@@ -14,9 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admission/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/manifest"
@@ -107,17 +103,12 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	}
 	var inputs []Input
 	var other error
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			number(inputs, content)
-			return inputs, other
-		}
+	for _, document := range manifest.Split(content) {
+		values, err := document.Values()
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		for _, value := range valuesOf(document) {
+		for _, value := range values {
 			found, err := parseInput(value)
 			switch {
 			case errors.Is(err, ErrNoObject):
@@ -127,52 +118,23 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 			}
 			for _, in := range found {
 				if in.File = file; file == "-" {
-					in.Source = sourceOf(document, in.Object)
+					in.Source = sourceOf(document.Text, in.Object)
 				}
 				inputs = append(inputs, in)
 			}
 		}
 	}
+	number(inputs, content)
+	return inputs, other
 }
 
-// valuesOf splits a sequence of JSON values, of which a YAML parser reads only the first. The last
-// item is the rest that is not JSON.
-func valuesOf(document []byte) [][]byte {
-	if !bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
-		return [][]byte{document}
-	}
-	var values [][]byte
-	decoder := stdjson.NewDecoder(bytes.NewReader(document))
-	for {
-		var value stdjson.RawMessage
-		switch err := decoder.Decode(&value); {
-		case errors.Is(err, io.EOF):
-			return values
-		case err != nil:
-			return append(values, document[decoder.InputOffset():])
-		}
-		values = append(values, value)
-	}
-}
-
-func parseInput(document []byte) ([]Input, error) {
-	raw, err := yaml.YAMLToJSON(document)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Equal(raw, []byte("null")) {
-		return nil, nil
-	}
-	var tree any
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &tree); err != nil {
-		return nil, err
-	}
-	object, ok := tree.(map[string]any)
+func parseInput(value any) ([]Input, error) {
+	object, ok := value.(map[string]any)
 	if !ok {
 		return nil, ErrNoObject
 	}
 	var inputs []Input
-	err = manifest.Each(object, func(object map[string]any) error {
+	err := manifest.Each(object, func(object map[string]any) error {
 		if !isObject(object) {
 			return ErrNoObject
 		}
