@@ -3,7 +3,6 @@ package object
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/usher-dev/usher/internal/manifest"
 )
@@ -28,7 +27,7 @@ func Load(paths ...string) ([]map[string]any, error) {
 }
 
 func loadFile(path string) ([]map[string]any, error) {
-	text, err := os.ReadFile(path)
+	text, err := manifest.Read(path, manifest.MaxObjects)
 	if err != nil {
 		return nil, err
 	}

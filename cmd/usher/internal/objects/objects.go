@@ -86,9 +86,6 @@ func inputFiles(path string) ([]string, error) {
 	return files, nil
 }
 
-// maxFile is the largest file of objects: all that a large cluster has of a kind.
-const maxFile = 1 << 30
-
 // readInputFile returns the objects of a file, with ErrNoObject if it also has other documents.
 func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	var content []byte
@@ -96,7 +93,7 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	if file == "-" {
 		content, err = io.ReadAll(stdin)
 	} else {
-		content, err = manifest.Read(file, maxFile)
+		content, err = manifest.Read(file, manifest.MaxObjects)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
