@@ -245,6 +245,8 @@ var homes = []struct {
 		"door/apiserver", "internal/delegated", "plugin", "simulate",
 		// CEL's variable authorizer asks one; here it is made of facts.
 		"internal/lang/cel/admission",
+		// Configurations are checked as API servers check them.
+		"internal/webhookconfig/authz",
 	}},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", []string{"internal/delegated"}},
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
