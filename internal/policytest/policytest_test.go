@@ -279,7 +279,7 @@ func TestRequestFor(t *testing.T) {
 
 func TestResultAsJSON(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(policytest.Result{Name: "n", File: "f", Status: policytest.Passed, Took: 1})
+	got, err := json.Marshal(policytest.Report{Name: "n", File: "f", Status: policytest.Passed, Took: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,8 @@ const (
 	Skipped Status = "skipped"
 )
 
-// A Result is the result of one case.
-type Result struct {
+// A Report is the result of one case.
+type Report struct {
 	Name   string `json:"name"`
 	File   string `json:"file"`
 	Status Status `json:"status"`
@@ -47,7 +47,7 @@ type Result struct {
 
 // Run decides the request of the case and compares the answer. It listens on a loopback
 // port while it runs if the case has HTTP stubs. Several cases can run at the same time.
-func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
+func (c *Case) Run(ctx context.Context) Report { return c.test().Run(ctx) }
 
 func (c *Case) test() Test {
 	return Test{Name: c.Name, File: c.File, Skip: c.Skip, timeout: c.timeout, faults: c.faults, admission: c}

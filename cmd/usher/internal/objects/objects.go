@@ -23,8 +23,8 @@ type Input struct {
 	// File is where it comes from; "-" is the standard input.
 	File   string
 	Object map[string]any
-	// Source is where an object of the standard input comes from.
-	Source Source
+	// Origin is where an object of the standard input comes from.
+	Origin Origin
 	// Review is the request of an AdmissionReview of any version, and the object is nil then.
 	Review *admissionv1.AdmissionRequest
 
@@ -115,7 +115,7 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 			}
 			for _, in := range found {
 				if in.File = file; file == "-" {
-					in.Source = sourceOf(document.Text, in.Object)
+					in.Origin = originOf(document.Text, in.Object)
 				}
 				inputs = append(inputs, in)
 			}
