@@ -282,14 +282,14 @@ func (s *stage) decide(ctx context.Context, c *Case) (answer, error) {
 // another implementation is only checked if a policy must change something.
 func (s *stage) vacuous(c *Case, a answer) []string {
 	e := c.Expected()
-	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.wantsBroken() {
+	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.expectsBroken() {
 		faults := []string{"a policy does not compile; fix it, or expect code: 500 if that is the point"}
 		return append(faults, broken...)
 	}
 	switch {
 	case a.matched() || a.decision.Verdict == usher.Deny || e.NoMatch:
 		return nil
-	case c.recorded() && e.wantsEffect() && len(a.decision.Patch) == 0, e.wantsAllowed() && !c.recorded():
+	case c.recorded() && e.expectsEffect() && len(a.decision.Patch) == 0, e.expectsAllowed() && !c.recorded():
 		return append([]string{"passes vacuously: no policy matched; write noMatch: true if that is the point"}, s.mismatches(c)...)
 	}
 	return nil

@@ -50,7 +50,7 @@ type Identity struct {
 
 // A Result is what one part of one rule says about one object.
 type Result struct {
-	Object Identity          `json:"object"`
+	Object Identity        `json:"object"`
 	Policy usher.PolicyRef `json:"policy"`
 	// Rule is the place of the part in its policy, such as spec.validations[0], and Validation the
 	// name that the policy gives it; empty if it has none.
