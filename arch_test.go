@@ -42,7 +42,7 @@ var mayImport = []struct {
 	{"internal/kind", []string{"internal/printable"}},
 	{"deploy/crds", nil},
 	// Packs of policies, as they are written; a name that does not exist is compared with those that do.
-	{"library", []string{"api/...", "internal/rule"}},
+	{"library", []string{"api/...", "internal/rule", "internal/manifest"}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "internal/rule"}},
@@ -202,7 +202,7 @@ var mayImport = []struct {
 	// What the webhook doors read in common.
 	{"internal/envelope", []string{"internal/limit"}},
 	// It works on files and treats certificates as text.
-	{"internal/cabundle", nil},
+	{"internal/cabundle", []string{"internal/manifest"}},
 	{"internal/paths", []string{"internal/keyring"}},
 	// Proofs are about policies as they are decoded.
 	{"internal/proof", []string{"api/...", "internal/keyring"}},
@@ -247,6 +247,8 @@ var homes = []struct {
 		"door/apiserver", "internal/delegated", "plugin", "simulate",
 		// CEL's variable authorizer asks one; here it is made of facts.
 		"internal/lang/cel/admission",
+		// Configurations are checked as API servers check them.
+		"internal/webhookconfig/authz",
 	}},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", []string{"internal/delegated"}},
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,

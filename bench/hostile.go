@@ -55,7 +55,7 @@ type phase struct {
 	name string
 	// assault is what goes on meanwhile; nil is nothing.
 	assault *assault
-	rounds  []*load.Result
+	rounds  []*load.Measurement
 	// server and workers are how long the server and its workers have used the processor.
 	server, workers time.Duration
 }
@@ -335,7 +335,7 @@ func (s *siege) aSecond(used time.Duration) time.Duration {
 }
 
 // failures tells which requests were not answered as they should be, and why.
-func (p *phase) failures(all *load.Result) error {
+func (p *phase) failures(all *load.Measurement) error {
 	var errs []error
 	if all.Answered == 0 {
 		errs = append(errs, fmt.Errorf("%s, no honest request was answered", p.name))

@@ -142,7 +142,7 @@ func watchMemory(ctx context.Context, pid int, most *atomic.Int64) {
 	}
 }
 
-func (s *soak) judge(w io.Writer, result *load.Result, targets []*attack.Target, memory int64) error {
+func (s *soak) judge(w io.Writer, result *load.Measurement, targets []*attack.Target, memory int64) error {
 	var arrived int64
 	for _, t := range targets {
 		arrived += t.Arrived.Load()

@@ -1,15 +1,12 @@
 package library
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // Summary returns the first sentence of the description.
@@ -30,12 +27,7 @@ type Example struct {
 // Examples returns the cases that the policy is for, in the order of their file.
 func (p *Policy) Examples() ([]Example, error) {
 	var examples []Example
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(p.Cases)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return examples, nil
-		}
+	for _, document := range manifest.Split(p.Cases) {
 		var c struct {
 			Name   string `json:"name"`
 			Expect struct {
@@ -44,10 +36,7 @@ func (p *Policy) Examples() ([]Example, error) {
 				NoMatch  bool     `json:"noMatch"`
 			} `json:"expect"`
 		}
-		if err == nil {
-			err = yaml.Unmarshal(document, &c)
-		}
-		if err != nil {
+		if err := yaml.Unmarshal(document.Text, &c); err != nil {
 			return nil, fmt.Errorf("read cases of policy %s: %w", p.Name, err)
 		}
 		if c.Name == "" || c.Expect.NoMatch {
@@ -62,4 +51,5 @@ func (p *Policy) Examples() ([]Example, error) {
 		}
 		examples = append(examples, example)
 	}
+	return examples, nil
 }

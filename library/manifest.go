@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // The label and the annotation of installed policies.
@@ -37,12 +39,12 @@ func (p *Policy) Manifest(s Settings) ([]byte, error) {
 		return nil, fmt.Errorf("parse policy %s: %w", p.Name, err)
 	}
 	root := document.Content[0]
-	metadata := member(root, "metadata")
+	metadata := manifest.Member(root, "metadata")
 	metadata.Style = 0
 	setText(metadata, "name", p.Name)
 	setText(child(metadata, "labels"), PackLabel, p.Pack)
 	setText(child(metadata, "annotations"), VersionAnnotation, p.Version)
-	spec := member(root, "spec")
+	spec := manifest.Member(root, "spec")
 	if p.Spec.Category != "" {
 		setText(spec, "category", p.Spec.Category)
 	}
@@ -75,7 +77,7 @@ func (p *Policy) bind(spec *yaml.Node, s Settings) error {
 		plain(&bindings)
 		set(spec, "bindings", bindings.Content[0])
 	}
-	list := member(spec, "bindings")
+	list := manifest.Member(spec, "bindings")
 	if list == nil {
 		// Only mutations have none, and no params.
 		return nil
@@ -86,7 +88,7 @@ func (p *Policy) bind(spec *yaml.Node, s Settings) error {
 			actions := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{text(s.Action)}}
 			set(binding, "validationActions", actions)
 		}
-		if member(binding, "paramRef") != nil {
+		if manifest.Member(binding, "paramRef") != nil {
 			continue
 		}
 		if err := p.setParams(binding, s.Params); err != nil {
@@ -101,7 +103,7 @@ func (p *Policy) bind(spec *yaml.Node, s Settings) error {
 func (p *Policy) setParams(binding *yaml.Node, values map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(p.Params)) {
 		value, ok := values[name]
-		if found := member(binding, "params"); !ok && found != nil && member(found, name) != nil {
+		if found := manifest.Member(binding, "params"); !ok && found != nil && manifest.Member(found, name) != nil {
 			continue
 		}
 		if !ok {
@@ -150,19 +152,9 @@ func typeOf(value any) string {
 	return "text"
 }
 
-// member returns the value of a key of a mapping, nil if there is none.
-func member(mapping *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
-}
-
 // set sets the value of a key of a mapping.
 func set(mapping *yaml.Node, key string, value *yaml.Node) {
-	if old := member(mapping, key); old != nil {
+	if old := manifest.Member(mapping, key); old != nil {
 		*old = *value
 		return
 	}
@@ -171,11 +163,11 @@ func set(mapping *yaml.Node, key string, value *yaml.Node) {
 
 // child returns the mapping at a key of another one, and adds it if it is missing.
 func child(mapping *yaml.Node, key string) *yaml.Node {
-	if found := member(mapping, key); found != nil && found.Kind == yaml.MappingNode {
+	if found := manifest.Member(mapping, key); found != nil && found.Kind == yaml.MappingNode {
 		return found
 	}
 	set(mapping, key, &yaml.Node{Kind: yaml.MappingNode})
-	return member(mapping, key)
+	return manifest.Member(mapping, key)
 }
 
 func setText(mapping *yaml.Node, key, value string) { set(mapping, key, text(value)) }

@@ -5,6 +5,8 @@ import (
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // written returns a document as it is written. The error is that of YAML that is not what it seems to be:
@@ -44,11 +46,11 @@ func checkNode(node *yaml.Node) error {
 // checkFields returns an error for a policy in which settings have no place.
 func checkFields(policy *yaml.Node) error {
 	for _, name := range []string{"metadata", "spec"} {
-		if found := member(policy, name); found == nil || found.Kind != yaml.MappingNode {
+		if found := manifest.Member(policy, name); found == nil || found.Kind != yaml.MappingNode {
 			return fmt.Errorf("%s is missing", name)
 		}
 	}
-	bindings := member(member(policy, "spec"), "bindings")
+	bindings := manifest.Member(policy, "spec", "bindings")
 	if bindings == nil {
 		return nil
 	}

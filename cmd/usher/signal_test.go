@@ -37,7 +37,7 @@ func TestSignalsEndCommands(t *testing.T) {
 		status        int
 		stderr        string
 	}{
-		{"a read without end", waiting, false, []string{"check", "-"}, syscall.SIGTERM, 143, "usher: terminated\n"},
+		{"an endless read", waiting, false, []string{"check", "-"}, syscall.SIGTERM, 143, "usher: terminated\n"},
 		{"from the keyboard", waiting, false, []string{"check", "-"}, syscall.SIGINT, 130, "usher: interrupted\n"},
 		{"for programs", waiting, false, []string{"decide", "-o", "json", "-p", "-", object}, syscall.SIGTERM, 143, `{"error":{"code":"Canceled","message":"terminated","command":"usher decide"}}` + "\n"},
 		{"more documents than can be read in a second", many.String(), true, []string{"decide", "-p", "-", object}, syscall.SIGTERM, 143, "usher: terminated\n"},

@@ -29,8 +29,8 @@ const (
 	defaultMaxInFlight = 1000
 	// longestReserve limits the part of the caller's timeout that is reserved for the response.
 	longestReserve = 100 * time.Millisecond
-	// keptRoom is the largest buffer that is used again, in bytes.
-	keptRoom = 64 << 10
+	// keptBuffer is the largest buffer that is used again, in bytes.
+	keptBuffer = 64 << 10
 )
 
 type handler struct {
@@ -41,8 +41,8 @@ type handler struct {
 	// refused logs requests that are not reviews.
 	refused  *ratelog.Logger
 	inFlight atomic.Int64
-	// complained is when the last line about overload was logged, in seconds.
-	complained atomic.Int64
+	// logged is when the last line about overload was logged, in seconds.
+	logged atomic.Int64
 	// reviews have no name of their own, and get a number after a prefix that other
 	// handlers do not have.
 	prefix  string
@@ -94,7 +94,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		envelope.Send(w, space.out)
 	}
-	if cap(space.body) <= keptRoom {
+	if cap(space.body) <= keptBuffer {
 		h.spaces.Put(space)
 	}
 }
@@ -108,7 +108,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // overloaded rejects a review. It logs at most once a second, to do little work under load.
 func (h *handler) overloaded(w http.ResponseWriter, r *http.Request) {
-	if now := time.Now().Unix(); h.complained.Swap(now) != now {
+	if now := time.Now().Unix(); h.logged.Swap(now) != now {
 		h.options.Log.ErrorContext(r.Context(), "overloaded: rejecting access reviews",
 			"path", r.URL.Path, "max-in-flight", h.options.MaxInFlight)
 	}

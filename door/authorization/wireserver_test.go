@@ -102,11 +102,11 @@ func (s *wireServer) deciderIn(state string) (usher.Decider, error) {
 	}
 	switch state {
 	case "panic":
-		return usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { panic("as the case wants it") }), nil
+		return usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { panic("as the case says") }), nil
 	case "not-ready", "notReady", "not ready", "no-snapshot", "loading", "starting":
 		return fails(errors.New("no policies are loaded yet"))
 	case "error":
-		return fails(errors.New("as the case wants it"))
+		return fails(errors.New("as the case says"))
 	case "slow", "timeout":
 		return usher.DeciderFunc(func(ctx context.Context, _ *usher.Request) (usher.Decision, error) {
 			<-ctx.Done()

@@ -35,7 +35,7 @@ type wireWant struct {
 	unknown []string
 }
 
-var wireWants = []string{
+var wireExpectations = []string{
 	"status", "apiVersion", "kind", "allowed", "denied", "handshake", "serverStaysUp", "evaluationError", "conditions", "spec", "retryAfter",
 	"reason", "reasonBytesAtMost", "reasonMustNotContain", "allowedNeverTrue", "deniedNeverTrue", "everyAnswerFromOneSnapshot",
 }
@@ -51,7 +51,7 @@ func (w *wireWant) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &keys); err != nil {
 		return err
 	}
-	w.unknown = unknownKeys(keys, wireWants)
+	w.unknown = unknownKeys(keys, wireExpectations)
 	return nil
 }
 

@@ -218,4 +218,4 @@ func identityOf(o *unstructured.Unstructured) (identity, error) {
 }
 
 // cut returns text that others may show as it is, and that is not too long.
-func cut(text string) string { return printable.Cut(printable.BlankLines(text), maxMessage) }
+func cut(text string) string { return printable.Excerpt(text, maxMessage) }

@@ -112,7 +112,7 @@ func (r *Resolver) toPin() []schema.GroupVersionKind {
 func (r *Resolver) start(ctx context.Context, running *sync.WaitGroup, gvk schema.GroupVersionKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.kinds[gvk] != nil || !r.pinned[gvk] && len(r.kinds) >= r.options.MaxKinds && !r.makeRoom() {
+	if r.kinds[gvk] != nil || !r.pinned[gvk] && len(r.kinds) >= r.options.MaxKinds && !r.dropLeastUsed() {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -121,9 +121,9 @@ func (r *Resolver) start(ctx context.Context, running *sync.WaitGroup, gvk schem
 	running.Go(func() { k.run(ctx, r.client, r.mapper) })
 }
 
-// makeRoom stops the kind that nobody has asked for for longest, if that is at least a
+// dropLeastUsed stops the kind that nobody has asked for for longest, if that is at least a
 // minute: kinds must not drive each other out all the time. The caller holds the lock.
-func (r *Resolver) makeRoom() bool {
+func (r *Resolver) dropLeastUsed() bool {
 	var oldest *kind
 	for gvk, k := range r.kinds {
 		if !r.pinned[gvk] && (oldest == nil || k.idle() > oldest.idle()) {

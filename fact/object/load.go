@@ -1,15 +1,8 @@
 package object
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-
-	k8sjson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/usher-dev/usher/internal/manifest"
 )
@@ -34,7 +27,7 @@ func Load(paths ...string) ([]map[string]any, error) {
 }
 
 func loadFile(path string) ([]map[string]any, error) {
-	text, err := os.ReadFile(path)
+	text, err := manifest.Read(path, manifest.MaxObjects)
 	if err != nil {
 		return nil, err
 	}
@@ -48,31 +41,26 @@ func loadFile(path string) ([]map[string]any, error) {
 // Decode reads the objects in text, which is YAML or JSON, as [Load] does.
 func Decode(text []byte) ([]map[string]any, error) {
 	var trees []map[string]any
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for i := 1; ; i++ {
-		var raw json.RawMessage
-		err := documents.Decode(&raw)
-		if errors.Is(err, io.EOF) {
-			return trees, nil
-		}
+	for i, document := range manifest.Split(text) {
+		values, err := document.Values()
 		if err != nil {
-			return nil, fmt.Errorf("decode document %d: %w", i, err)
+			return nil, fmt.Errorf("decode document %d: %w", i+1, err)
 		}
-		if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-			continue
-		}
-		var tree map[string]any
-		if err := k8sjson.Unmarshal(raw, &tree); err != nil {
-			return nil, fmt.Errorf("decode document %d: %w", i, err)
-		}
-		err = manifest.Each(tree, func(object map[string]any) error {
-			trees = append(trees, object)
-			return complete(object)
-		})
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", i, err)
+		for _, value := range values {
+			tree, ok := value.(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("decode document %d: not an object", i+1)
+			}
+			err := manifest.Each(tree, func(object map[string]any) error {
+				trees = append(trees, object)
+				return complete(object)
+			})
+			if err != nil {
+				return nil, fmt.Errorf("document %d: %w", i+1, err)
+			}
 		}
 	}
+	return trees, nil
 }
 
 func complete(tree map[string]any) error {

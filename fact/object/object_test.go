@@ -215,6 +215,14 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
+// TestLoadRefusesDevices: some have no end.
+func TestLoadRefusesDevices(t *testing.T) {
+	t.Parallel()
+	if _, err := object.Load("/dev/zero"); err == nil || !strings.Contains(err.Error(), "/dev/zero: it is a device") {
+		t.Errorf("error = %v", err)
+	}
+}
+
 func BenchmarkResolve(b *testing.B) {
 	var trees []map[string]any
 	for i := range 1000 {

@@ -59,7 +59,7 @@ func Undecided(reason error) *metav1.Status {
 }
 
 // Message returns text as valid UTF-8, cut to the limit of a response.
-func Message(text string) string { return cut(text, maxMessage) }
+func Message(text string) string { return printable.Excerpt(text, maxMessage) }
 
 // Patch returns the changes of a decision to the object of q: none in phases and operations that
 // allow none.
@@ -106,7 +106,7 @@ func failure(code int32, reason, message string) *metav1.Status {
 		Status:  metav1.StatusFailure,
 		Code:    code,
 		Reason:  metav1.StatusReason(reason),
-		Message: cut(message, maxMessage),
+		Message: printable.Excerpt(message, maxMessage),
 	}
 }
 
@@ -128,7 +128,7 @@ func fieldCauses(errs field.ErrorList) []metav1.StatusCause {
 	var causes []metav1.StatusCause
 	for _, err := range errs[:min(len(errs), maxCauses)] {
 		causes = append(causes, metav1.StatusCause{
-			Type: metav1.CauseType(err.Type), Message: cut(err.ErrorBody(), maxMessage), Field: cut(err.Field, maxMessage),
+			Type: metav1.CauseType(err.Type), Message: printable.Excerpt(err.ErrorBody(), maxMessage), Field: printable.Excerpt(err.Field, maxMessage),
 		})
 	}
 	return causes
@@ -144,18 +144,18 @@ func findingCauses(findings []usher.Finding) []metav1.StatusCause {
 		case rejectedByNative(f) && native:
 			continue
 		case rejectedByNative(f):
-			native, cause = true, metav1.StatusCause{Message: cut(f.Message, maxMessage)}
+			native, cause = true, metav1.StatusCause{Message: printable.Excerpt(f.Message, maxMessage)}
 		case f.Outcome == usher.Rejected && denies(f):
 			causes = append(causes, checkCauses(f)...)
 			continue
 		case f.Outcome == usher.Rejected:
-			cause.Type, cause.Message = policyRejected, cut(f.Message, maxMessage)
+			cause.Type, cause.Message = policyRejected, printable.Excerpt(f.Message, maxMessage)
 			if f.Written && f.Rule != "" {
 				// The policy is the object of the request, and the rule one of its fields.
-				cause.Field = cut(f.Rule, maxMessage)
+				cause.Field = printable.Excerpt(f.Rule, maxMessage)
 			}
 		case f.Outcome == usher.Failed && !f.Ignored:
-			cause.Type, cause.Message = policyFailed, cut(failureOf(f), maxMessage)
+			cause.Type, cause.Message = policyFailed, printable.Excerpt(failureOf(f), maxMessage)
 		default:
 			continue
 		}
@@ -180,9 +180,9 @@ func checkCauses(f *usher.Finding) []metav1.StatusCause {
 		if !slices.Contains(c.Actions, usher.ActDeny) || len(causes) == maxCauses {
 			continue
 		}
-		cause := metav1.StatusCause{Type: policyRejected, Message: cut(c.Message, maxMessage), Field: f.Policy.String() + " " + c.Name}
+		cause := metav1.StatusCause{Type: policyRejected, Message: printable.Excerpt(c.Message, maxMessage), Field: f.Policy.String() + " " + c.Name}
 		if c.Field != "" {
-			cause.Field, cause.Message = cut(c.Field, maxMessage), cut(c.Message, maxMessage)+" ("+f.Policy.String()+")"
+			cause.Field, cause.Message = printable.Excerpt(c.Field, maxMessage), printable.Excerpt(c.Message, maxMessage)+" ("+f.Policy.String()+")"
 		}
 		causes = append(causes, cause)
 	}
@@ -194,11 +194,6 @@ func failureOf(f *usher.Finding) string {
 		return f.Message
 	}
 	return f.Err.Error()
-}
-
-// cut returns text that others may show as it is, in at most limit bytes.
-func cut(text string, limit int) string {
-	return printable.Cut(printable.BlankLines(text), limit)
 }
 
 // Warnings returns the warnings in a form that an API server passes on in full: it
@@ -241,7 +236,7 @@ func Audit(audit map[string]string) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(audit)) {
 		valid := auditKey(key)
 		if _, taken := clean[valid]; valid != "" && !taken {
-			clean[valid] = cut(audit[key], maxAudit)
+			clean[valid] = printable.Excerpt(audit[key], maxAudit)
 		}
 	}
 	return clean

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // noReason is the reason of a policy that gives none.
@@ -17,7 +18,7 @@ const noReason = "no reason given"
 func told(d *usher.Decision) string {
 	reasons := reasonsOf(d.Findings)
 	if len(reasons) == 0 {
-		return cut(d.Message, maxMessage)
+		return printable.Excerpt(d.Message, maxMessage)
 	}
 	if !composed(d.Message, reasons) {
 		// The decider has a message of its own.
@@ -39,7 +40,7 @@ func told(d *usher.Decision) string {
 	for i, r := range reasons {
 		parts[i] = r.told(limit)
 	}
-	return cut(strings.Join(parts, "; "), maxMessage)
+	return printable.Excerpt(strings.Join(parts, "; "), maxMessage)
 }
 
 // A reason is why one policy denies a request.
@@ -53,7 +54,7 @@ type reason struct {
 
 // told returns the reason, cut to about limit bytes.
 func (r reason) told(limit int) string {
-	text := cut(cmp.Or(strings.TrimSpace(r.text), noReason), max(limit-len(r.by)-len("; "), len(noReason)))
+	text := printable.Excerpt(cmp.Or(strings.TrimSpace(r.text), noReason), max(limit-len(r.by)-len("; "), len(noReason)))
 	if r.by == "" {
 		return text
 	}

@@ -230,7 +230,7 @@ func (c *cluster) said(policies []compile.Compiled) (map[string][]result.Result,
 			continue
 		}
 		for _, u := range plan.Unjudged() {
-			results[""] = append(results[""], result.Result{Object: result.Object{APIVersion: "v1", Kind: k.Kind}, Policy: u.Policy, Rule: u.Rule, Status: result.Skip, Message: u.Reason})
+			results[""] = append(results[""], result.Result{Object: result.Identity{APIVersion: "v1", Kind: k.Kind}, Policy: u.Policy, Rule: u.Rule, Status: result.Skip, Message: u.Reason})
 		}
 		for _, data := range c.list(k) {
 			tree, err := usher.RawObject(data).Tree()
@@ -243,7 +243,7 @@ func (c *cluster) said(policies []compile.Compiled) (map[string][]result.Result,
 			}
 			metadata := tree["metadata"].(map[string]any)
 			namespace, _ := metadata["namespace"].(string)
-			of := result.Object{APIVersion: "v1", Kind: k.Kind, Namespace: namespace, Name: metadata["name"].(string), UID: types.UID(metadata["uid"].(string))}
+			of := result.Identity{APIVersion: "v1", Kind: k.Kind, Namespace: namespace, Name: metadata["name"].(string), UID: types.UID(metadata["uid"].(string))}
 			summary := summaries[namespace]
 			for _, s := range said {
 				summary.Pass += s.Pass

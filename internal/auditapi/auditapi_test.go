@@ -79,7 +79,7 @@ func of(namespace string, n int) []result.Result {
 			status = result.Error
 		}
 		all = append(all, result.Result{
-			Object: result.Object{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: fmt.Sprintf("pod-%04d", i)},
+			Object: result.Identity{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: fmt.Sprintf("pod-%04d", i)},
 			Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: fmt.Sprint("policy-", i%3)}, Rule: "spec.validations[0]", Status: status, Message: "no",
 		})
 	}

@@ -8,12 +8,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // ErrNoWebhook is the error for files that register nothing.
@@ -45,22 +46,17 @@ func Patch(file, bundle []byte) (patched []byte, webhooks int, err error) {
 // decode returns the documents of a file.
 func decode(file []byte) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
-	for decoder := yaml.NewDecoder(bytes.NewReader(file)); ; {
-		document := &yaml.Node{}
-		err := decoder.Decode(document)
-		if errors.Is(err, io.EOF) {
-			return documents, nil
+	for root, err := range manifest.Nodes(file) {
+		if err == nil {
+			// Nodes can contain themselves, values cannot.
+			err = root.Decode(new(any))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("decode YAML: %w", err)
 		}
-		// Nodes can contain themselves, values cannot.
-		var value any
-		if err := document.Decode(&value); err != nil {
-			return nil, fmt.Errorf("decode YAML: %w", err)
-		}
-		documents = append(documents, document.Content...)
+		documents = append(documents, root)
 	}
+	return documents, nil
 }
 
 // An editor collects what to change about a text.
@@ -108,21 +104,21 @@ func shapeOf(apiVersion, kind string) shape {
 
 // document finds the webhooks that an object registers, or the objects of a list.
 func (e *editor) document(object *yaml.Node) error {
-	switch shapeOf(text(field(object, "apiVersion")), text(field(object, "kind"))) {
+	switch shapeOf(manifest.Text(object, "apiVersion"), manifest.Text(object, "kind")) {
 	case list:
-		for _, item := range items(field(object, "items")) {
+		for _, item := range items(object, "items") {
 			if err := e.document(item); err != nil {
 				return err
 			}
 		}
 	case registration:
-		for _, webhook := range items(field(object, "webhooks")) {
+		for _, webhook := range items(object, "webhooks") {
 			if err := e.webhook(webhook); err != nil {
 				return err
 			}
 		}
 	case definition:
-		if webhook := field(object, "spec", "conversion", "webhook"); webhook != nil {
+		if webhook := manifest.Member(object, "spec", "conversion", "webhook"); webhook != nil {
 			return e.webhook(webhook)
 		}
 	case other:
@@ -131,7 +127,8 @@ func (e *editor) document(object *yaml.Node) error {
 }
 
 func (e *editor) webhook(webhook *yaml.Node) error {
-	key, config := entry(webhook, "clientConfig")
+	key, config := manifest.Entry(webhook, "clientConfig")
+	config = manifest.Resolve(config)
 	if config == nil || config.Kind != yaml.MappingNode || len(config.Content) == 0 {
 		return fmt.Errorf("line %d: the webhook has no clientConfig with a url or a service", webhook.Line)
 	}
@@ -140,7 +137,7 @@ func (e *editor) webhook(webhook *yaml.Node) error {
 		return nil
 	}
 	e.done = append(e.done, config)
-	if bundleKey, bundle := entry(config, "caBundle"); bundle != nil {
+	if bundleKey, bundle := manifest.Entry(config, "caBundle"); bundle != nil {
 		return e.replace(bundleKey, bundle, config.Style&yaml.FlowStyle != 0)
 	}
 	e.insert(key, config)

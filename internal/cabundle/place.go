@@ -2,10 +2,11 @@ package cabundle
 
 import (
 	"bytes"
-	"slices"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // lineStarts returns where the lines of a text begin.
@@ -53,54 +54,15 @@ func indexOrEnd(text []byte, chars string) int {
 	return len(text)
 }
 
-// entry returns the key and the value of a map; nil if it is no map or has no such key.
-func entry(node *yaml.Node, name string) (key, value *yaml.Node) {
-	node = resolve(node)
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil, nil
-	}
-	for pair := range slices.Chunk(node.Content, 2) {
-		if pair[0].Value == name {
-			if name == "caBundle" {
-				return pair[0], pair[1]
-			}
-			return pair[0], resolve(pair[1])
-		}
-	}
-	return nil, nil
-}
-
-// field follows keys into maps.
-func field(node *yaml.Node, path ...string) *yaml.Node {
-	for _, name := range path {
-		_, node = entry(node, name)
-	}
-	return node
-}
-
-// items returns the items of a list.
-func items(node *yaml.Node) []*yaml.Node {
-	if node == nil || node.Kind != yaml.SequenceNode {
+// items returns the items of the list at a key.
+func items(node *yaml.Node, name string) []*yaml.Node {
+	found := manifest.Member(node, name)
+	if found == nil || found.Kind != yaml.SequenceNode {
 		return nil
 	}
-	all := make([]*yaml.Node, len(node.Content))
-	for i, item := range node.Content {
-		all[i] = resolve(item)
+	all := make([]*yaml.Node, len(found.Content))
+	for i, item := range found.Content {
+		all[i] = manifest.Resolve(item)
 	}
 	return all
-}
-
-func text(node *yaml.Node) string {
-	if node == nil {
-		return ""
-	}
-	return node.Value
-}
-
-// resolve returns the node that an alias refers to.
-func resolve(node *yaml.Node) *yaml.Node {
-	if node != nil && node.Kind == yaml.AliasNode {
-		return node.Alias
-	}
-	return node
 }

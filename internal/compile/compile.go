@@ -82,7 +82,7 @@ const longestWait = time.Second
 // not to wait for those of others with many.
 func Among(ctx context.Context, policies int) context.Context { return worker.Wanting(ctx, policies) }
 
-// Policy is the Policy of the zero [Options], without end.
+// Policy is the Policy of the zero [Options], without a limit of time.
 func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }
 
 // Policy compiles one policy, independently of others. CUE takes a tenth of a millisecond and more:
@@ -180,12 +180,12 @@ func (c *Compiled) Pending() bool {
 	return slices.ContainsFunc(c.Problems, func(p rule.Problem) bool { return p.Pending })
 }
 
-// Policies is the Policies of the zero [Options], without end.
+// Policies is the Policies of the zero [Options], without a limit of time.
 func Policies(ps []api.Policy) ([]rule.Rule, []rule.Problem) {
 	return Options{}.Policies(context.Background(), ps)
 }
 
-// All is the All of the zero [Options], without end.
+// All is the All of the zero [Options], without a limit of time.
 func All(ps []api.Policy) ([]Compiled, []rule.Problem) {
 	return Options{}.All(context.Background(), ps)
 }

@@ -33,8 +33,8 @@ type kindFilter interface {
 	MayMatch(r *usher.Request) bool
 }
 
-// A looker is a [Matcher] that returns the paths that it reads in objects of a kind.
-type looker interface {
+// A pathReader is a [Matcher] that returns the paths that it reads in objects of a kind.
+type pathReader interface {
 	ReadPaths(r *usher.Request) *usher.Paths
 }
 
@@ -60,7 +60,7 @@ type Options struct {
 type Engine struct {
 	matcher  Matcher
 	kinds    kindFilter // nil if the matcher is none
-	looker   looker     // nil if the matcher is none
+	paths    pathReader // nil if the matcher is none
 	resolver fact.Resolver
 	options  Options
 	passes   map[usher.Phase][]int
@@ -100,7 +100,7 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	e.attempts.New = func() any { return &attempt{} }
 	e.inline = inline
 	e.kinds, _ = m.(kindFilter)
-	e.looker, _ = m.(looker)
+	e.paths, _ = m.(pathReader)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		e.passes[phase] = m.Passes(phase)
 	}
@@ -151,8 +151,8 @@ func (e *Engine) decide(ctx context.Context, r *usher.Request, each func(*usher.
 		return usher.Allowed(), nil
 	}
 	looks := usher.AllPaths()
-	if e.looker != nil {
-		looks = e.looker.ReadPaths(r)
+	if e.paths != nil {
+		looks = e.paths.ReadPaths(r)
 	}
 	return e.attempt(ctx, r, looks, passes, each)
 }

@@ -69,7 +69,7 @@ func TestProgramsAreShownWhatTheyWant(t *testing.T) {
 		{"nothing but what selectors look at", []rule.Rule{seeing()}, []string{`[{` + head + `},{}]`}},
 		{"a path", []rule.Rule{seeing("spec.x.y")}, []string{`[{` + head + `,"spec":{"x":{"y":1}}},{"spec":{"x":{"y":0}}}]`}},
 		{"a path through a list", []rule.Rule{seeing("spec.list.0")}, []string{`[{` + head + `,"spec":{"list":[{"i":1}]}},{"spec":{}}]`}},
-		{"what each of several wants", []rule.Rule{seeing("spec.x.y"), seeing("spec.x.z")}, []string{`[{` + head + `,"spec":{"x":{"y":1,"z":2}}},{"spec":{"x":{"y":0,"z":0}}}]`}},
+		{"what each of several reads", []rule.Rule{seeing("spec.x.y"), seeing("spec.x.z")}, []string{`[{` + head + `,"spec":{"x":{"y":1,"z":2}}},{"spec":{"x":{"y":0,"z":0}}}]`}},
 		{"everything if one does not say", []rule.Rule{seeing("spec.x.y"), everything}, []string{"[" + sorted(t, podText) + "," + sorted(t, oldText) + "]"}},
 	}
 	for _, test := range tests {
@@ -134,7 +134,7 @@ func TestPatchesReachWhatNobodyWanted(t *testing.T) {
 	}
 }
 
-func TestBrokenPartsThatNobodyWantsAreFound(t *testing.T) {
+func TestBrokenPartsThatNobodyReadsAreFound(t *testing.T) {
 	t.Parallel()
 	r := rawRequest(usher.Validate)
 	r.Object = usher.RawObject([]byte(`{"apiVersion":"v1","kind":"Pod","spec":{"a":1e400}}`))

@@ -166,7 +166,7 @@ func TestOfWithholdsSecrets(t *testing.T) {
 			},
 		},
 		{
-			reason: "later rules see what it has put into the object", request: creates("Pod", "plain"), rules: []rule.Rule{mutating("a"), mutating("b", looker{}), miss}, plain: "changed",
+			reason: "later rules see what it has put into the object", request: creates("Pod", "plain"), rules: []rule.Rule{mutating("a"), mutating("b", objectReader{}), miss}, plain: "changed",
 			findings: []usher.Finding{
 				{Policy: named("a"), Rule: "one", Outcome: usher.Changed, Confidential: true, Patch: label("password", canary)},
 				{Policy: named("b"), Rule: "one", Outcome: usher.Changed, Patch: label("copy", canary)},
@@ -180,7 +180,7 @@ func TestOfWithholdsSecrets(t *testing.T) {
 			},
 		},
 		{
-			reason: "the object is a Secret", request: creates("Secret", canary), rules: []rule.Rule{mutating("a", looker{}), miss}, plain: "changed",
+			reason: "the object is a Secret", request: creates("Secret", canary), rules: []rule.Rule{mutating("a", objectReader{}), miss}, plain: "changed",
 			findings: []usher.Finding{{Policy: named("a"), Rule: "one", Outcome: usher.Changed, Patch: label("copy", canary)}},
 		},
 	} {
@@ -230,7 +230,7 @@ func TestOfEnds(t *testing.T) {
 		return nil, errors.New("gone")
 	})
 	rules := []rule.Rule{{Policy: named("a"), Name: "one", Phase: usher.Validate, Steps: []rule.Step{
-		{Name: "step", Program: reader{&fact.HTTP{URL: "https://cmdb.example"}}}, {Name: "next", Program: looker{}},
+		{Name: "step", Program: reader{&fact.HTTP{URL: "https://cmdb.example"}}}, {Name: "next", Program: objectReader{}},
 	}}}
 	r := &usher.Request{Phase: usher.Validate, Operation: usher.Create, Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": "Pod"})}
 	got, err := explain.Of(ctx, rules, r, usher.Allowed(), explain.Options{Facts: facts})
@@ -275,16 +275,18 @@ func (r reader) Explain(in *rule.Input) (rule.Reading, error) {
 
 func (r reader) String() string { return "reads" }
 
-// A looker is a program that looks at the object.
-type looker struct{}
+// An objectReader is a program that reads the object.
+type objectReader struct{}
 
-func (looker) Run(context.Context, *rule.Input) (rule.Outcome, error) { return rule.Outcome{}, nil }
+func (objectReader) Run(context.Context, *rule.Input) (rule.Outcome, error) {
+	return rule.Outcome{}, nil
+}
 
-func (looker) Explain(in *rule.Input) (rule.Reading, error) {
+func (objectReader) Explain(in *rule.Input) (rule.Reading, error) {
 	return rule.Reading{Values: []rule.Value{{Name: "object", Value: in.Object}}}, nil
 }
 
-func (looker) String() string { return "looks" }
+func (objectReader) String() string { return "looks" }
 
 // A counter is a program that counts its runs.
 type counter struct{ runs *int }

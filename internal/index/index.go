@@ -198,8 +198,8 @@ func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule
 	if st == nil {
 		return dst
 	}
-	var room [maxLists][]entry
-	lists := room[:0]
+	var buffer [maxLists][]entry
+	lists := buffer[:0]
 	for _, op := range operations(s.Operation) {
 		if b := st.kinds[kindKey{op, s.APIVersion, s.Kind}]; b != nil {
 			lists = b.collect(lists, s)

@@ -45,11 +45,11 @@ func (ix *Index) findReadPaths() {
 	ix.readPaths = rule.TargetPaths()
 	creation := rule.PodCreation(usher.Mutate)
 	changed := ix.MayMatch(&creation)
-	wants, wantsAt := map[likelyKey]*kindReadPaths{}, map[resourceOf]*kindReadPaths{}
+	byKind, byResource := map[likelyKey]*kindReadPaths{}, map[resourceOf]*kindReadPaths{}
 	for i := range ix.rules {
 		r := &ix.rules[i]
 		if len(r.Match.Resources) > 0 {
-			addAt(wantsAt, r, changed)
+			addAt(byResource, r, changed)
 		}
 		for j := range r.Match.Selectors {
 			sel := &r.Match.Selectors[j]
@@ -57,32 +57,32 @@ func (ix *Index) findReadPaths() {
 				ix.readPaths.Add(field.Path...)
 			}
 			key := likelyKey{r.Phase, sel.APIVersion, sel.Kind}
-			if wants[key] == nil {
-				wants[key] = &kindReadPaths{}
+			if byKind[key] == nil {
+				byKind[key] = &kindReadPaths{}
 			}
-			wants[key].add(r, fewRules)
+			byKind[key].add(r, fewRules)
 		}
 	}
-	ix.likely, ix.likelyAt = likely(wants, ix.readPaths, fewRules), likely(wantsAt, ix.readPaths, fewNaming)
+	ix.likely, ix.likelyAt = likely(byKind, ix.readPaths, fewRules), likely(byResource, ix.readPaths, fewNaming)
 }
 
 // likely returns what is read besides readPaths, where that may be worth while.
-func likely[K comparable](wants map[K]*kindReadPaths, readPaths *usher.Paths, few int) map[K]*usher.Paths {
-	all := make(map[K]*usher.Paths, len(wants))
-	for key, w := range wants {
+func likely[K comparable](of map[K]*kindReadPaths, readPaths *usher.Paths, few int) map[K]*usher.Paths {
+	all := make(map[K]*usher.Paths, len(of))
+	for key, w := range of {
 		if w.rules > few || w.paths.Within(readPaths) {
 			continue
 		}
-		looks := readPaths.Clone()
-		looks.Merge(&w.paths)
-		all[key] = looks
+		paths := readPaths.Clone()
+		paths.Merge(&w.paths)
+		all[key] = paths
 	}
 	return all
 }
 
 // addAt adds the paths that a rule reads to all resources that it names. changed says that rules change
 // pods before, which may read all of them.
-func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule, changed bool) {
+func addAt(byResource map[resourceOf]*kindReadPaths, r *rule.Rule, changed bool) {
 	named := map[string]bool{}
 	for key := range endpointsOf(&r.Match) {
 		named[key.resource] = true
@@ -90,14 +90,14 @@ func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule, changed bool) {
 	for resource := range named {
 		for _, operation := range []usher.Operation{usher.Create, usher.Update} {
 			key := resourceOf{r.Phase, resource, operation == usher.Update}
-			if wants[key] == nil {
-				wants[key] = &kindReadPaths{}
+			if byResource[key] == nil {
+				byResource[key] = &kindReadPaths{}
 			}
 			if r.Pod != nil {
-				wants[key].addPod(r, resource, operation, changed)
+				byResource[key].addPod(r, resource, operation, changed)
 				continue
 			}
-			wants[key].add(r, fewNaming)
+			byResource[key].add(r, fewNaming)
 		}
 	}
 }

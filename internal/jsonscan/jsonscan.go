@@ -166,9 +166,9 @@ func (s *Scanner) StringLists(target *map[string][]string) error {
 	lists := map[string][]string{}
 	*target = lists
 	// Most lists have one item: they share a buffer.
-	room := make([]string, 0, 8)
+	buffer := make([]string, 0, 8)
 	return s.Object(func(s *Scanner, key []byte) error {
-		name, start, absent := s.toString(key), len(room), s.Null()
+		name, start, absent := s.toString(key), len(buffer), s.Null()
 		if err := s.spend(nameWeight); err != nil {
 			return err
 		}
@@ -176,8 +176,8 @@ func (s *Scanner) StringLists(target *map[string][]string) error {
 			lists[name] = nil
 			return nil
 		}
-		err := s.Strings(&room)
-		lists[name] = room[start:len(room):len(room)]
+		err := s.Strings(&buffer)
+		lists[name] = buffer[start:len(buffer):len(buffer)]
 		return err
 	})
 }

@@ -116,8 +116,8 @@ type opened struct {
 
 // value steps over the value that begins at data[i].
 func (s *skipper) value(i int) (int, error) { //nolint:gocognit // one switch, which is harder to read in pieces
-	var room [shallow]opened
-	open := room[:0]
+	var buffer [shallow]opened
+	open := buffer[:0]
 	data := s.data
 	var err error
 	for {

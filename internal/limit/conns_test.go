@@ -44,7 +44,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	answer := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	conns, s := guarded(t, answer)
 	// The address with pending handshakes is not the one with the most connections.
-	patient := dial(t, s, "127.0.0.1")
+	early := dial(t, s, "127.0.0.1")
 	poll(t, func() bool { pending, _, _ := conns.Open(); return pending == 1 })
 	var silent []net.Conn
 	for range 600 {
@@ -57,12 +57,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if n, err := silent[0].Read(make([]byte, 1)); err == nil {
 		t.Errorf("the oldest connection has %d bytes to read", n)
 	}
-	c := tls.Client(patient, s.Client().Transport.(*http.Transport).TLSClientConfig)
+	c := tls.Client(early, s.Client().Transport.(*http.Transport).TLSClientConfig)
 	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if got := status(t, c); got != "HTTP/1.1 200 OK" {
-		t.Errorf("the patient one is answered %q", got)
+		t.Errorf("the early one is answered %q", got)
 	}
 	for _, c := range silent {
 		_ = c.Close()

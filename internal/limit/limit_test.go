@@ -218,7 +218,7 @@ func TestNoAddressTakesEverything(t *testing.T) {
 	}
 }
 
-func TestProvenCallersHaveRoomOfTheirOwn(t *testing.T) {
+func TestProvenCallersHaveCapacityOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	l, d := quiet(limit.Options{Slots: 100, Turn: -1, Provable: true}), newDesk()
 	defer close(d.release)

@@ -25,11 +25,11 @@ type tries struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
-	results map[*version]trial.Result
+	results map[*version]trial.Report
 }
 
 func newTries() *tries {
-	return &tries{wake: make(chan struct{}, 1), results: map[*version]trial.Result{}}
+	return &tries{wake: make(chan struct{}, 1), results: map[*version]trial.Report{}}
 }
 
 // expect forgets versions that are no longer in use, and wakes the goroutine that tries the new
@@ -37,7 +37,7 @@ func newTries() *tries {
 func (t *tries) expect(versions []*version) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	kept := make(map[*version]trial.Result, len(versions))
+	kept := make(map[*version]trial.Report, len(versions))
 	for _, v := range versions {
 		if result, ok := t.results[v]; ok {
 			kept[v] = result
@@ -72,7 +72,7 @@ func (t *tries) due(v *version, again bool) bool {
 }
 
 // put keeps a result. It reports whether it differs from the one before.
-func (t *tries) put(v *version, result trial.Result) bool {
+func (t *tries) put(v *version, result trial.Report) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.results[v]
@@ -107,14 +107,14 @@ func (l *Live) tryStored(ctx context.Context) {
 }
 
 // try tries one version: where it can be stopped, if there is such a place, and then here.
-func (l *Live) try(ctx context.Context, v *version) trial.Result {
+func (l *Live) try(ctx context.Context, v *version) trial.Report {
 	if checker := l.options.Compile.Checker; checker != nil {
 		checking, cancel := context.WithTimeout(ctx, settleTimeout)
 		problem := checker.Check(checking, v.newest.Policy, compile.Trying).Problem
 		cancel()
 		if problem != (rule.Problem{}) {
 			problem.Severity = rule.Warning
-			return trial.Result{Problems: []rule.Problem{v.newest.Place(problem)}, Unsettled: problem.Pending}
+			return trial.Report{Problems: []rule.Problem{v.newest.Place(problem)}, Unsettled: problem.Pending}
 		}
 	}
 	trying, cancel := context.WithTimeout(ctx, tryTimeout)

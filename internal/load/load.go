@@ -106,7 +106,7 @@ func (g *Generator) Close() {
 }
 
 // Run sends requests at a pace and returns the results. It ends early when ctx is done.
-func (g *Generator) Run(ctx context.Context, p Pace) *Result {
+func (g *Generator) Run(ctx context.Context, p Pace) *Measurement {
 	ctx, cancel := context.WithTimeout(ctx, p.Duration)
 	defer cancel()
 	var next func() (time.Time, bool)
@@ -118,11 +118,11 @@ func (g *Generator) Run(ctx context.Context, p Pace) *Result {
 		next = func() (time.Time, bool) { return time.Now(), ctx.Err() == nil }
 	}
 	start := time.Now()
-	results := make([]*Result, len(g.workers))
+	results := make([]*Measurement, len(g.workers))
 	var turn atomic.Int64
 	var working sync.WaitGroup
 	for i, w := range g.workers {
-		results[i] = newResult()
+		results[i] = newMeasurement()
 		working.Go(func() {
 			for {
 				due, more := next()
@@ -143,7 +143,7 @@ func (g *Generator) Run(ctx context.Context, p Pace) *Result {
 		})
 	}
 	working.Wait()
-	total := newResult()
+	total := newMeasurement()
 	total.Elapsed = time.Since(start)
 	for _, r := range results {
 		total.merge(r)

@@ -34,7 +34,7 @@ func webhook(t *testing.T, h http.HandlerFunc) load.Options {
 	}
 }
 
-func run(t *testing.T, o load.Options, p load.Pace) *load.Result {
+func run(t *testing.T, o load.Options, p load.Pace) *load.Measurement {
 	t.Helper()
 	g, err := load.Connect(t.Context(), o)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Result is the result of the requests of one [Generator.Run].
-type Result struct {
+// A Measurement is the result of the requests of one [Generator.Run].
+type Measurement struct {
 	// Elapsed is until the last answer.
 	Elapsed time.Duration
 	// Answered counts the good answers, and Verdicts what they say; Bodies has one of each.
@@ -23,11 +23,11 @@ type Result struct {
 	Latency Histogram
 }
 
-func newResult() *Result {
-	return &Result{Verdicts: map[string]int{}, Bodies: map[string][]byte{}, Errors: map[string]int{}, Samples: map[string]error{}}
+func newMeasurement() *Measurement {
+	return &Measurement{Verdicts: map[string]int{}, Bodies: map[string][]byte{}, Errors: map[string]int{}, Samples: map[string]error{}}
 }
 
-func (r *Result) add(verdict string, err error, took time.Duration) {
+func (r *Measurement) add(verdict string, err error, took time.Duration) {
 	if err != nil {
 		kind := "other"
 		if e, ok := errors.AsType[*Error](err); ok {
@@ -43,7 +43,7 @@ func (r *Result) add(verdict string, err error, took time.Duration) {
 }
 
 // Failed counts the requests that were sent and got no good response.
-func (r *Result) Failed() int {
+func (r *Measurement) Failed() int {
 	n := 0
 	for _, count := range r.Errors {
 		n += count
@@ -52,7 +52,7 @@ func (r *Result) Failed() int {
 }
 
 // Rate is how many good answers came in a second.
-func (r *Result) Rate() float64 {
+func (r *Measurement) Rate() float64 {
 	if r.Elapsed <= 0 {
 		return 0
 	}
@@ -60,8 +60,8 @@ func (r *Result) Rate() float64 {
 }
 
 // Merge returns results of several runs as one.
-func Merge(results ...*Result) *Result {
-	total := newResult()
+func Merge(results ...*Measurement) *Measurement {
+	total := newMeasurement()
 	for _, r := range results {
 		total.merge(r)
 		total.Elapsed += r.Elapsed
@@ -70,7 +70,7 @@ func Merge(results ...*Result) *Result {
 	return total
 }
 
-func (r *Result) merge(other *Result) {
+func (r *Measurement) merge(other *Measurement) {
 	r.Answered += other.Answered
 	for verdict, n := range other.Verdicts {
 		r.Verdicts[verdict] += n

@@ -1,9 +1,6 @@
 package manifest
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -17,32 +14,22 @@ func HasCases(file string) bool {
 	if err != nil {
 		return false
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	for found := false; ; {
-		var document yaml.Node
-		if err := decoder.Decode(&document); err != nil {
-			return found && errors.Is(err, io.EOF)
-		}
+	found := false
+	for root, err := range Nodes(content) {
 		switch {
-		case hasFields(&document, "apiVersion", "kind"):
+		case err != nil, hasFields(root, "apiVersion", "kind"):
 			return false
-		case hasFields(&document, "request", "expect"), hasFields(&document, "policies", "cases"):
+		case hasFields(root, "request", "expect"), hasFields(root, "policies", "cases"):
 			found = true
 		}
 	}
+	return found
 }
 
 // hasFields reports whether a document, or the first item of one that is a list, has all fields.
 func hasFields(node *yaml.Node, fields ...string) bool {
-	for (node.Kind == yaml.DocumentNode || node.Kind == yaml.SequenceNode) && len(node.Content) > 0 {
+	for node.Kind == yaml.SequenceNode && len(node.Content) > 0 {
 		node = node.Content[0]
 	}
-	return node.Kind == yaml.MappingNode && !slices.ContainsFunc(fields, func(name string) bool {
-		for i := 0; i < len(node.Content); i += 2 {
-			if node.Content[i].Value == name {
-				return false
-			}
-		}
-		return true
-	})
+	return !slices.ContainsFunc(fields, func(name string) bool { return Member(node, name) == nil })
 }

@@ -10,9 +10,7 @@ import (
 // Locate returns the line of path, such as spec.items[0].name, below node, which itself is introduced
 // at line, and the value there. If there is none it is the line of the closest parent, and nil.
 func Locate(node *yaml.Node, line int, path string) (int, *yaml.Node) {
-	for node.Kind == yaml.AliasNode && node.Alias != nil {
-		node = node.Alias
-	}
+	node = Resolve(node)
 	if path == "" {
 		return begin(node, line), node
 	}

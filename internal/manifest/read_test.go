@@ -9,7 +9,7 @@ import (
 	"github.com/usher-dev/usher/internal/manifest"
 )
 
-// TestRead: a link in a folder of others does not make a command read without end.
+// TestRead: a link in a folder of others does not have a command read forever.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(content), err)
 	}
 	for name, want := range map[string]string{
-		file: "is larger than 1 MiB", link: "zero.yaml is a device, not a file", filepath.Join(dir, "none"): "no such file",
+		file: "is larger than 1 MiB", link: "zero.yaml: it is a device, not a file", filepath.Join(dir, "none"): "no such file",
 	} {
 		if _, err := manifest.Read(name, 1<<20); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)

@@ -3,5 +3,5 @@ package memory
 // BudgetOf is the budget with a GOMEMLIMIT.
 func BudgetOf(limit int64) int64 { return budget(limit) }
 
-// RoomPercent is how many percent of what is in use may be allocated until the next collection.
-func RoomPercent(live uint64) int { return gcPercent(live) }
+// GrowthPercent is how many percent of what is in use may be allocated until the next collection.
+func GrowthPercent(live uint64) int { return gcPercent(live) }

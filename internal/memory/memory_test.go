@@ -41,7 +41,7 @@ func TestGarbageIsBounded(t *testing.T) {
 		{"large requests", 100 * mb, 64},
 		{"very large ones", 1000 * mb, 50},
 	} {
-		if got := memory.RoomPercent(row.live); got != row.want {
+		if got := memory.GrowthPercent(row.live); got != row.want {
 			t.Errorf("%s: %d percent, want %d", row.reason, got, row.want)
 		}
 	}

@@ -128,15 +128,15 @@ func (a *Answers[E]) Expected() *E {
 // saysNothing reports whether every answer meets e.
 func (e *Expect) saysNothing() bool {
 	return e.Allowed == nil && e.Code == nil && e.MessageEquals == nil && e.MessageContains == "" &&
-		e.ReasonContains == "" && e.Warnings == nil && e.Causes == nil && len(e.AuditAnnotations) == 0 && !e.Unchanged && !e.NoMatch && !e.wantsEffect() && !e.Panics
+		e.ReasonContains == "" && e.Warnings == nil && e.Causes == nil && len(e.AuditAnnotations) == 0 && !e.Unchanged && !e.NoMatch && !e.expectsEffect() && !e.Panics
 }
 
 // recorded reports whether the case records the behaviour of another implementation: its class says
 // how much that matters.
 func (c *Case) recorded() bool { return c.Class != "" }
 
-// wantsEffect reports whether e describes a change of the object, which requires a policy with an
+// expectsEffect reports whether e describes a change of the object, which requires a policy with an
 // effect.
-func (e *Expect) wantsEffect() bool {
+func (e *Expect) expectsEffect() bool {
 	return !e.Unchanged && (e.PatchedObject != nil || len(e.Fields) > 0)
 }

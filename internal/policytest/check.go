@@ -40,7 +40,7 @@ func (e *Expect) statusFaults(d usher.Decision) []string {
 	var faults []string
 	allowed := d.Verdict != usher.Deny
 	switch {
-	case e.wantsAllowed() && !allowed:
+	case e.expectsAllowed() && !allowed:
 		faults = append(faults, fmt.Sprintf("expected the request to be allowed, it is denied (code %d): %s", code(d), sentence(d)))
 	case e.Allowed != nil && !*e.Allowed && allowed:
 		faults = append(faults, "expected the request to be denied, it is allowed"+ran(d))
@@ -115,22 +115,22 @@ func (e *Expect) messageFault(message string) string {
 	return ""
 }
 
-// wantsAllowed reports whether e expects the request to be allowed, explicitly or by describing the
+// expectsAllowed reports whether e expects the request to be allowed, explicitly or by describing the
 // resulting object.
-func (e *Expect) wantsAllowed() bool {
+func (e *Expect) expectsAllowed() bool {
 	if e.Allowed != nil {
 		return *e.Allowed
 	}
-	return e.wantsEffect() || e.Unchanged || e.NoMatch
+	return e.expectsEffect() || e.Unchanged || e.NoMatch
 }
 
-func (e *Expect) wantsCode(code int32) bool { return e.Code != nil && *e.Code == code }
+func (e *Expect) expectsCode(code int32) bool { return e.Code != nil && *e.Code == code }
 
-// wantsBroken reports whether the point of e is that a policy does not compile.
-func (e *Expect) wantsBroken() bool {
+// expectsBroken reports whether the point of e is that a policy does not compile.
+func (e *Expect) expectsBroken() bool {
 	// Kubernetes' own policies then deny with this text.
 	const compilation = "compilation error"
-	return e.wantsCode(500) || strings.Contains(e.MessageContains, compilation) ||
+	return e.expectsCode(500) || strings.Contains(e.MessageContains, compilation) ||
 		e.MessageEquals != nil && strings.Contains(*e.MessageEquals, compilation)
 }
 

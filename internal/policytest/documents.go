@@ -1,17 +1,14 @@
 package policytest
 
 import (
-	"bufio"
 	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -130,11 +127,8 @@ func (d Document) plain() ([]byte, error) {
 	return stdjson.Marshal(tree)
 }
 
-// maxFile is the largest file that is read, in bytes, and maxDocuments how many documents it may have.
-const (
-	maxFile      = 64 << 20
-	maxDocuments = 100_000
-)
+// maxFile is the largest file that is read, in bytes.
+const maxFile = 64 << 20
 
 // readDocuments returns the documents of a YAML or JSON file.
 func readDocuments(file string) ([]Document, error) {
@@ -142,30 +136,21 @@ func readDocuments(file string) ([]Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load cases: %w", err)
 	}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	found := manifest.Split(content)
+	if len(found) > manifest.MaxDocuments {
+		return nil, fmt.Errorf("load cases: %s has more than %d documents: make several files of it", file, manifest.MaxDocuments)
+	}
 	var documents []Document
-	line := 1
-	for n := 0; ; n++ {
-		text, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
-		}
-		if n == maxDocuments {
-			return nil, fmt.Errorf("load cases: %s has more than %d documents: make several files of it", file, maxDocuments)
-		}
-		converted, err := yaml.YAMLToJSONStrict(text)
+	for _, d := range found {
+		converted, err := yaml.YAMLToJSONStrict(d.Text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		if !bytes.Equal(converted, []byte("null")) {
-			documents = append(documents, Document{File: file, text: text, line: line, json: converted})
+			documents = append(documents, Document{File: file, text: d.Text, line: d.Line, json: converted})
 		}
-		// The line that separates it from the next one is in neither.
-		line += bytes.Count(text, []byte("\n")) + 1
 	}
+	return documents, nil
 }
 
 func isObject(document []byte) bool {

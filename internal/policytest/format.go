@@ -69,8 +69,8 @@ func (t Test) WithTimeout(timeout time.Duration) Test {
 }
 
 // Run finds out whether the test holds. Several tests can run at the same time.
-func (t Test) Run(ctx context.Context) Result {
-	result := Result{Name: t.Name, File: t.File, Status: Skipped, Message: t.Skip}
+func (t Test) Run(ctx context.Context) Report {
+	result := Report{Name: t.Name, File: t.File, Status: Skipped, Message: t.Skip}
 	if t.Skip != "" {
 		return result
 	}

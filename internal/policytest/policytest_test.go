@@ -197,6 +197,7 @@ func TestLoadRefuses(t *testing.T) {
 	for _, row := range []struct{ reason, text, want string }{
 		{"an unknown field", mutateCase + "\nexpect: {alowed: true}", `:16: unknown field "expect.alowed": did you mean allowed?`},
 		{"an unknown field of the request", strings.Replace(mutateCase, "operation:", "operations: x\n  operation:", 1) + "\nexpect: {allowed: true}", `unknown field "request.operations": did you mean operation?`},
+		{"an unknown field below a marker", "---\n" + mutateCase + "\nexpect: {alowed: true}", `:17: unknown field "expect.alowed"`},
 		{"a field twice", mutateCase + "\nphase: validate\nexpect: {allowed: true}", `"phase" already set`},
 		{"no expectation", mutateCase, "expect: missing"},
 		{"an expectation that everything meets", mutateCase + "\nexpect: {}", "says nothing"},
@@ -214,7 +215,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"an empty file", "", "no test cases found"},
 		{"no phase", strings.Replace(mutateCase, "phase: mutate", "", 1) + "\nexpect: {allowed: true}", "phase is missing"},
 		{"a file of something else, of which nothing is quoted", "token: s3cret\nuser: root", "case.yaml: not a test case"},
-		{"more documents than tests are", strings.Repeat("---\n\n", 100_002), "more than 100000 documents"},
+		{"more documents than tests are", strings.Repeat("---\na\n", 100_001), "more than 100000 documents"},
 		{"the second document, with the line breaks of Windows", "# a\r\n\r\n---\r\n" + strings.ReplaceAll(mutateCase, "\n", "\r\n") + "\r\nexpect: {alowed: true}", `case.yaml:19: unknown`},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
@@ -278,7 +279,7 @@ func TestRequestFor(t *testing.T) {
 
 func TestResultAsJSON(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(policytest.Result{Name: "n", File: "f", Status: policytest.Passed, Took: 1})
+	got, err := json.Marshal(policytest.Report{Name: "n", File: "f", Status: policytest.Passed, Took: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

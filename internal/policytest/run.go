@@ -35,8 +35,8 @@ const (
 	Skipped Status = "skipped"
 )
 
-// A Result is the result of one case.
-type Result struct {
+// A Report is the result of one case.
+type Report struct {
 	Name   string `json:"name"`
 	File   string `json:"file"`
 	Status Status `json:"status"`
@@ -47,7 +47,7 @@ type Result struct {
 
 // Run decides the request of the case and compares the answer. It listens on a loopback
 // port while it runs if the case has HTTP stubs. Several cases can run at the same time.
-func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
+func (c *Case) Run(ctx context.Context) Report { return c.test().Run(ctx) }
 
 func (c *Case) test() Test {
 	return Test{Name: c.Name, File: c.File, Skip: c.Skip, timeout: c.timeout, faults: c.faults, admission: c}
@@ -282,14 +282,14 @@ func (s *stage) decide(ctx context.Context, c *Case) (answer, error) {
 // another implementation is only checked if a policy must change something.
 func (s *stage) vacuous(c *Case, a answer) []string {
 	e := c.Expected()
-	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.wantsBroken() {
+	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.expectsBroken() {
 		faults := []string{"a policy does not compile; fix it, or expect code: 500 if that is the point"}
 		return append(faults, broken...)
 	}
 	switch {
 	case a.matched() || a.decision.Verdict == usher.Deny || e.NoMatch:
 		return nil
-	case c.recorded() && e.wantsEffect() && len(a.decision.Patch) == 0, e.wantsAllowed() && !c.recorded():
+	case c.recorded() && e.expectsEffect() && len(a.decision.Patch) == 0, e.expectsAllowed() && !c.recorded():
 		return append([]string{"passes vacuously: no policy matched; write noMatch: true if that is the point"}, s.mismatches(c)...)
 	}
 	return nil

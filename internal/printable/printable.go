@@ -81,6 +81,9 @@ func Cut(text string, limit int) string {
 	return text[:end] + ellipsis
 }
 
+// Excerpt is [Cut] of [BlankLines]: what others show as it is, such as a response or a status.
+func Excerpt(text string, limit int) string { return Cut(BlankLines(text), limit) }
+
 // CutRunes returns at most limit characters of text, of which the last is an ellipsis if that is less than all.
 func CutRunes(text string, limit int) string {
 	runes := 0

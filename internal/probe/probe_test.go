@@ -112,7 +112,7 @@ func watch(t *testing.T, s *apiServer, o probe.Options) (*probe.Prober, *[]strin
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		p.Run(ctx, func(r probe.Result) {
+		p.Run(ctx, func(r probe.Observation) {
 			s.turns.Add(1)
 			told = append(told, strings.TrimSuffix(string(r.State)+" "+r.Message, " "))
 		})
@@ -284,7 +284,7 @@ func TestOnlyProbesAreAnswered(t *testing.T) {
 	cancelled := make(chan struct{})
 	go func() {
 		defer close(cancelled)
-		p.Run(ctx, func(r probe.Result) {
+		p.Run(ctx, func(r probe.Observation) {
 			if r.State != probe.Awaited {
 				cancel()
 			}
@@ -366,7 +366,7 @@ func TestOldQuestionsAreNotAnswered(t *testing.T) {
 		capture := writerFunc(func(question string) { asked = question })
 		p := probe.New(probe.Options{Writer: capture, Keys: keys("key"), Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
-		go p.Run(ctx, func(probe.Result) {})
+		go p.Run(ctx, func(probe.Observation) {})
 		synctest.Wait()
 		cancel()
 		d := probe.NewAnswerer(keys("key")).Wrap(refuse())

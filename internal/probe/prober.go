@@ -47,8 +47,8 @@ const (
 	Unknown State = "unknown"
 )
 
-// A Result is what probes have shown.
-type Result struct {
+// An Observation is what probes have shown.
+type Observation struct {
 	State State
 	// Message is why the state is NotCalled or Unknown, and what to do.
 	Message string
@@ -81,7 +81,7 @@ type Prober struct {
 	again   chan struct{}
 
 	mu     sync.Mutex
-	result Result
+	result Observation
 }
 
 // New returns a Prober that does nothing until it runs.
@@ -107,7 +107,7 @@ func (p *Prober) Again() {
 }
 
 // Result returns the last result; ok is false while the Prober does not run.
-func (p *Prober) Result() (result Result, ok bool) {
+func (p *Prober) Result() (result Observation, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.result, p.result.State != ""
@@ -115,11 +115,11 @@ func (p *Prober) Result() (result Result, ok bool) {
 
 // Run probes until ctx is done, and calls tell with each result that differs from the one
 // before, first with [Awaited].
-func (p *Prober) Run(ctx context.Context, tell func(Result)) {
-	p.take(Result{State: Awaited}, tell)
+func (p *Prober) Run(ctx context.Context, tell func(Observation)) {
+	p.take(Observation{State: Awaited}, tell)
 	defer func() {
 		p.mu.Lock()
-		p.result = Result{}
+		p.result = Observation{}
 		p.mu.Unlock()
 	}()
 	for {
@@ -157,7 +157,7 @@ func (p *Prober) await(ctx context.Context, rest time.Duration) bool {
 
 // probe repeats a probe that is lost until lostAfter is over. One that was lost before is not
 // repeated: the next one comes soon.
-func (p *Prober) probe(ctx context.Context, last State) Result {
+func (p *Prober) probe(ctx context.Context, last State) Observation {
 	began, retry := time.Now(), firstRetry
 	for attempt := 1; ; attempt++ {
 		result, passing := p.attempt(ctx)
@@ -177,7 +177,7 @@ func (p *Prober) probe(ctx context.Context, last State) Result {
 		case over && result.refused:
 			// It was called nevertheless: a replica of another version, or with a certificate of
 			// its own.
-			return Result{State: Called}
+			return Observation{State: Called}
 		case result.State == Called, result.State == Unknown && !passing:
 			return result
 		case over && passing && last != Awaited:
@@ -196,7 +196,7 @@ func (p *Prober) probe(ctx context.Context, last State) Result {
 
 // attempt sends one probe. A temporary error that is not caused by the webhooks makes the state
 // Unknown.
-func (p *Prober) attempt(ctx context.Context) (result Result, passing bool) {
+func (p *Prober) attempt(ctx context.Context) (result Observation, passing bool) {
 	keys := p.options.Keys()
 	if len(keys) == 0 {
 		return unknown("replicas have no key in common"), false
@@ -215,7 +215,7 @@ func (p *Prober) attempt(ctx context.Context) (result Result, passing bool) {
 	}
 	switch {
 	case len(missing) == 0:
-		return Result{State: Called}, false
+		return Observation{State: Called}, false
 	case p.options.Foreign:
 		return unknown(fmt.Sprintf("the webhooks are registered by somebody else, and what is written to policies is not sent to /%s",
 			strings.Join(missing, " and /"))), false
@@ -223,10 +223,10 @@ func (p *Prober) attempt(ctx context.Context) (result Result, passing bool) {
 	return p.lost(fmt.Sprintf("a dry run came back without an answer of the webhook for %s", strings.Join(missing, " and of that for "))), false
 }
 
-func unknown(message string) Result { return Result{State: Unknown, Message: message} }
+func unknown(message string) Observation { return Observation{State: Unknown, Message: message} }
 
-func (p *Prober) lost(message string) Result {
-	return Result{State: NotCalled, Message: message + "; " + p.options.Advice}
+func (p *Prober) lost(message string) Observation {
+	return Observation{State: NotCalled, Message: message + "; " + p.options.Advice}
 }
 
 // ours matches what API servers say of webhooks of ours that they could not call, if their
@@ -238,7 +238,7 @@ var ours = regexp.MustCompile(`^(Internal error occurred: )?failed calling webho
 var foreignDenial = regexp.MustCompile(`^admission webhook "[^"]*\.usher\.dev" denied the request`)
 
 // failed interprets the error of a write.
-func (p *Prober) failed(err error) (result Result, passing bool) {
+func (p *Prober) failed(err error) (result Observation, passing bool) {
 	var status apierrors.APIStatus
 	var deleted DeletedError
 	switch {
@@ -249,7 +249,7 @@ func (p *Prober) failed(err error) (result Result, passing bool) {
 	case ours.MatchString(err.Error()):
 		return p.lost(err.Error()), false
 	case foreignDenial.MatchString(err.Error()):
-		return Result{State: Unknown, refused: true}, true
+		return Observation{State: Unknown, refused: true}, true
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
 		return unknown(fmt.Sprintf("no rights: %v; upgrade the chart, or grant create and patch of %s %s", err, resource, Name)), false
 	case apierrors.IsNotFound(err):
@@ -260,7 +260,7 @@ func (p *Prober) failed(err error) (result Result, passing bool) {
 }
 
 // take stores a result, and reports it if it changed.
-func (p *Prober) take(next Result, tell func(Result)) {
+func (p *Prober) take(next Observation, tell func(Observation)) {
 	next.At = time.Now()
 	p.mu.Lock()
 	last := p.result
@@ -279,7 +279,7 @@ func (p *Prober) take(next Result, tell func(Result)) {
 	tell(next)
 }
 
-func (p *Prober) log(last State, next Result) {
+func (p *Prober) log(last State, next Observation) {
 	switch next.State {
 	case Awaited:
 	case NotCalled:

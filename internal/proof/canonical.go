@@ -25,7 +25,7 @@ var defaults = map[string]map[string]any{
 	"ClusterAuthorizationPolicy": {"enforcement": "Enforce", "tier": "cluster"},
 }
 
-var errNoPolicy = errors.New("it is of no kind of policy")
+var errNoPolicy = errors.New("its kind is not that of a policy")
 
 // Canonical returns a canonical form of a policy: two policies have the same form if and only if
 // they are the same to the compiler. It is JSON with sorted keys, made from the Go value that is

@@ -307,7 +307,7 @@ func inOneLine(p rule.Problem) string {
 }
 
 // short returns text as a status or an Event shows it: without control characters, cut to a length.
-func short(text string) string { return printable.Cut(printable.BlankLines(text), mostText) }
+func short(text string) string { return printable.Excerpt(text, mostText) }
 
 func names(replicas []string) string {
 	if len(replicas) == 1 {

@@ -90,7 +90,7 @@ func isAdmissionConfiguration(r *usher.Request) bool {
 
 // isReview reports whether a request asks who a user is or what the user may do. API servers ask no
 // admission policy about these: a policy that itself asks the authorizer would be evaluated for its
-// own question, without end.
+// own question, again and again.
 func isReview(r *usher.Request) bool {
 	switch r.Resource.Group {
 	case "authentication.k8s.io":

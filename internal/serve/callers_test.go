@@ -29,7 +29,7 @@ func TestOnlyCallersAreAnswered(t *testing.T) {
 	})
 	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
 	if h.status("/healthz") != http.StatusOK {
-		t.Error("/healthz wants a certificate")
+		t.Error("/healthz asks for a certificate")
 	}
 	review := read(t, reviews+"v1-create-pods.json")
 	for _, row := range []struct {

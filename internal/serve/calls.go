@@ -36,7 +36,7 @@ func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.S
 
 // verify finds out whether API servers call the webhooks, while this replica is the leader.
 func (m *clusterRuntime) verify(ctx context.Context, tell func(report.Calls)) {
-	m.prober.Run(ctx, func(r probe.Result) {
+	m.prober.Run(ctx, func(r probe.Observation) {
 		states := map[probe.State]report.CallState{
 			probe.Awaited: report.CallsAwaited, probe.Called: report.CallsSeen,
 			probe.NotCalled: report.CallsMissing, probe.Unknown: report.CallsUnknown,

@@ -28,8 +28,8 @@ func TestWithin(t *testing.T) {
 	}{
 		{reason: "work that returns", limit: time.Second, each: time.Millisecond},
 		{reason: "work that fails", limit: time.Second, err: errOwn, want: errOwn},
-		{reason: "work without end", limit: time.Second, endless: true, want: &stall.Error{Limit: time.Second}, took: time.Second},
-		{reason: "a step without end", limit: time.Second, steps: []string{"a", "b"}, each: 600 * time.Millisecond, endless: true, want: &stall.Error{At: "b", Limit: time.Second}, took: 1600 * time.Millisecond},
+		{reason: "endless work", limit: time.Second, endless: true, want: &stall.Error{Limit: time.Second}, took: time.Second},
+		{reason: "an endless step", limit: time.Second, steps: []string{"a", "b"}, each: 600 * time.Millisecond, endless: true, want: &stall.Error{At: "b", Limit: time.Second}, took: 1600 * time.Millisecond},
 		{reason: "many steps", limit: time.Second, steps: []string{"a", "b", "c"}, each: 900 * time.Millisecond, took: 2700 * time.Millisecond},
 		{reason: "no limit", steps: []string{"a"}, each: time.Hour, took: time.Hour},
 	} {

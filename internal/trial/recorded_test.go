@@ -126,7 +126,7 @@ func TestHostileTrials(t *testing.T) {
 			`],"overrideRules":[{"overriders":{"cue":"object: _ @tag(object)\npatches: []"}}]}`},
 		{"deep paths", "validate", `{"resourceSelectors":[{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition"}],"validateRules":[{"cue":"object: _ @tag(object)\nvalidate: {valid: object.spec` +
 			strings.Repeat(".not", 300) + ` == 1, reason: \"x\"}"}]}`},
-		{"a pattern without end", "validate", `{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}],"validateRules":[{"cue":"object: _ @tag(object)\nvalidate: {valid: object.metadata.name =~ \"((((((a{100}){100}){9})))))\", reason: \"x\"}"}]}`},
+		{"an endless pattern", "validate", `{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}],"validateRules":[{"cue":"object: _ @tag(object)\nvalidate: {valid: object.metadata.name =~ \"((((((a{100}){100}){9})))))\", reason: \"x\"}"}]}`},
 		{"much is made", "override", `{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}],"overrideRules":[{"overriders":{"plaintext":[` +
 			many(`{"op":"add","path":"/metadata/annotations","value":{"N":"`+strings.Repeat("x", 1000)+`"}}`, 500) + `]}}]}`},
 	} {

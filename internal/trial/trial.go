@@ -52,8 +52,8 @@ func New(o Options) *Trial {
 	return &Trial{options: o, recorded: sync.OnceValue(kind.Recorded), types: typecheck.New()}
 }
 
-// A Result has the findings, and what was not tried.
-type Result struct {
+// A Report has the findings, and what was not tried.
+type Report struct {
 	// Problems have no positions in files. What fails for all objects of the known kinds is a [rule.Mistake].
 	Problems []rule.Problem
 	// Skipped says which kinds were not tried, and why.
@@ -78,7 +78,7 @@ func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem
 
 // Try tries each rule of a policy. It stops when ctx is done, and reports what it has found until
 // then.
-func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
+func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 	defer func() {
 		// A panic must not keep a policy from being written: the findings are only advice.
 		if panicked := recover(); panicked != nil {
@@ -151,7 +151,7 @@ func (t *Trial) find(ctx context.Context, c *compile.Compiled, kinds []schema.Gr
 }
 
 // tryTyped tries a policy whose expressions have types.
-func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled, words words, result *Result) {
+func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled, words words, result *Report) {
 	p := c.Typed()
 	wrong, nothing := resourceProblems(set, constraints(c))
 	result.Problems = append(result.Problems, wrong...)

@@ -58,14 +58,6 @@ func (c *catalog) histogramVec(name, help string, labels ...string) *prometheus.
 	return vec
 }
 
-func (c *catalog) gauge(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(c.describe("gauge", name, help, labels), help, labels, nil)
-}
-
-func (c *catalog) counter(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(c.describe("counter", name, help, labels), help, labels, nil)
-}
-
 // buildInfo describes the running binary, as far as it is known.
 func (c *catalog) buildInfo() prometheus.Collector {
 	const module = "github.com/usher-dev/usher"

@@ -37,15 +37,15 @@ type Metrics struct {
 	requests         requests
 
 	policies   policies
-	snapshot   snapshot
-	cluster    cluster
-	limits     limits
-	workers    workers
-	overruns   overruns
-	exemptions exemptions
-	audit      audit
-	recent     recentState
-	reports    reports
+	snapshot   table[Snapshot]
+	cluster    table[ClusterState]
+	limits     table[LimitState]
+	workers    table[WorkerState]
+	overruns   table[OverrunState]
+	exemptions table[exemptions]
+	audit      table[AuditState]
+	recent     table[recentState]
+	reports    table[ReportsState]
 }
 
 // New returns metrics that are registered with registry, which must not have them yet. Without a
@@ -71,22 +71,22 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.requests.init(&m.catalog)
 	m.shed = m.plainCounter("requests_shed_total",
 		"Admission requests that were rejected with 429 because of overload.")
-	m.limits.init(&m.catalog)
+	m.limits.init(&m.catalog, limitRows()...)
 	m.refused = m.counterVec("refused_callers_total",
 		"Requests and connections that were rejected because of missing or wrong credentials, by door and reason.",
 		"door", "reason")
 	m.policies.init(&m.catalog)
-	m.snapshot.init(&m.catalog)
-	m.cluster.init(&m.catalog)
+	m.snapshot.init(&m.catalog, snapshotRows()...)
+	m.cluster.init(&m.catalog, clusterRows()...)
 	m.probes = m.counterVec("probes_total",
 		"Dry-run writes of the leader, by result: called, not_called (API servers did not call the webhooks) or unknown.",
 		"result")
-	m.workers.init(&m.catalog)
-	m.overruns.init(&m.catalog)
-	m.exemptions.init(&m.catalog)
-	m.recent.init(&m.catalog)
-	m.audit.init(&m.catalog)
-	m.reports.init(&m.catalog)
+	m.workers.init(&m.catalog, workerRows()...)
+	m.overruns.init(&m.catalog, overrunRows()...)
+	m.exemptions.init(&m.catalog, exemptionRows()...)
+	m.recent.init(&m.catalog, recentRows()...)
+	m.audit.init(&m.catalog, auditRows()...)
+	m.reports.init(&m.catalog, reportRows()...)
 	m.facts.init(&m.catalog)
 	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.overruns, &m.exemptions, &m.audit, &m.recent, &m.reports, m.buildInfo())
 	return m

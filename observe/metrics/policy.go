@@ -13,7 +13,7 @@ import (
 
 // policies counts the outcomes of each policy. The series of a policy are deleted with it.
 type policies struct {
-	evaluations, denials, wouldDeny, exempted, patches, errors, duration *prometheus.Desc
+	table[policySeries]
 
 	// series is replaced whole, under mutex, when a policy comes or goes.
 	series atomic.Pointer[map[usher.PolicyRef]*series]
@@ -30,17 +30,39 @@ type series struct {
 	nanoseconds atomic.Int64
 }
 
+// policySeries are the counters of one policy, and which policy that is.
+type policySeries struct {
+	policy usher.PolicyRef
+	*series
+}
+
+// send sends a value of the policy.
+func (s *policySeries) send(send sender, value float64) {
+	send(value, s.policy.Kind, s.policy.Namespace, s.policy.Name)
+}
+
 func (p *policies) init(m *catalog) {
-	labels := []string{"policy_kind", "policy_namespace", "policy_name"}
-	p.evaluations = m.counter("policy_evaluations_total", "Rules of the policy that ran.", labels...)
-	p.denials = m.counter("policy_denials_total", "Rules of the policy that rejected a request.", labels...)
-	p.wouldDeny = m.counter("policy_would_deny_total", "Rules of the policy that would deny a request, but are in Audit mode or match a protected user.", labels...)
-	p.exempted = m.counter("policy_exempted_total", "Rules of the policy that were not applied, or only in part, because of a policy exemption.", labels...)
-	p.patches = m.counter("policy_patches_total", "Rules of the policy that changed an object.", labels...)
-	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, including ignored failures.", labels...)
-	p.duration = m.counter("policy_duration_seconds_total", "Total run time of rules of the policy.", labels...)
 	p.series.Store(&map[usher.PolicyRef]*series{})
 	p.deleted = map[string]*series{}
+	p.table.init(m, policyRows()...)
+}
+
+// counter has a row send a counter.
+func counter(of func(*series) *atomic.Uint64) func(*policySeries, sender) {
+	return func(s *policySeries, send sender) { s.send(send, float64(of(s.series).Load())) }
+}
+
+func policyRows() []row[policySeries] {
+	labels := []string{"policy_kind", "policy_namespace", "policy_name"}
+	return []row[policySeries]{
+		{"policy_evaluations_total", "Rules of the policy that ran.", labels, counter(func(s *series) *atomic.Uint64 { return &s.evaluations })},
+		{"policy_denials_total", "Rules of the policy that rejected a request.", labels, counter(func(s *series) *atomic.Uint64 { return &s.denials })},
+		{"policy_would_deny_total", "Rules of the policy that would deny a request, but are in Audit mode or match a protected user.", labels, counter(func(s *series) *atomic.Uint64 { return &s.wouldDeny })},
+		{"policy_exempted_total", "Rules of the policy that were not applied, or only in part, because of a policy exemption.", labels, counter(func(s *series) *atomic.Uint64 { return &s.exempted })},
+		{"policy_patches_total", "Rules of the policy that changed an object.", labels, counter(func(s *series) *atomic.Uint64 { return &s.patches })},
+		{"policy_errors_total", "Rules of the policy that failed, including ignored failures.", labels, counter(func(s *series) *atomic.Uint64 { return &s.errors })},
+		{"policy_duration_seconds_total", "Total run time of rules of the policy.", labels, func(s *policySeries, send sender) { s.send(send, math.Max(0, float64(s.nanoseconds.Load())/1e9)) }},
+	}
 }
 
 // count adds up what the rules of one decision did.
@@ -128,32 +150,11 @@ func (s *series) add(other *series) {
 	s.nanoseconds.Add(other.nanoseconds.Load())
 }
 
-// Describe implements prometheus.Collector.
-func (p *policies) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.wouldDeny, p.exempted, p.patches, p.errors, p.duration} {
-		descs <- desc
-	}
-}
-
 // Collect implements prometheus.Collector.
 func (p *policies) Collect(metrics chan<- prometheus.Metric) {
 	for policy, s := range *p.series.Load() {
-		p.send(metrics, policy, s)
+		p.send(metrics, &policySeries{policy, s})
 	}
-}
-
-func (p *policies) send(metrics chan<- prometheus.Metric, policy usher.PolicyRef, s *series) {
-	sent := scrape(metrics)
-	send := func(desc *prometheus.Desc, value float64) {
-		sent.count(desc, value, policy.Kind, policy.Namespace, policy.Name)
-	}
-	send(p.evaluations, float64(s.evaluations.Load()))
-	send(p.denials, float64(s.denials.Load()))
-	send(p.wouldDeny, float64(s.wouldDeny.Load()))
-	send(p.exempted, float64(s.exempted.Load()))
-	send(p.patches, float64(s.patches.Load()))
-	send(p.errors, float64(s.errors.Load()))
-	send(p.duration, math.Max(0, float64(s.nanoseconds.Load())/1e9))
 }
 
 // deletedPolicies collects what policies that are gone had counted.
@@ -167,6 +168,6 @@ func (d deletedPolicies) Collect(metrics chan<- prometheus.Metric) {
 	d.of.mutex.Lock()
 	defer d.of.mutex.Unlock()
 	for kind, s := range d.of.deleted {
-		d.of.send(metrics, usher.PolicyRef{Kind: kind}, s)
+		d.of.send(metrics, &policySeries{usher.PolicyRef{Kind: kind}, s})
 	}
 }

@@ -2,10 +2,8 @@ package metrics
 
 import (
 	"maps"
-	"sync/atomic"
+	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	usher "github.com/usher-dev/usher"
 )
@@ -40,68 +38,35 @@ type Snapshot struct {
 // Snapshot makes s the exported state. Until the first call there is none.
 func (m *Metrics) Snapshot(s Snapshot) {
 	m.policies.keep(s.InForce)
-	m.snapshot.current.Store(&s)
+	m.snapshot.show(func() *Snapshot { return &s })
 }
 
-// snapshot shows the current Snapshot, all of the same one at a time.
-type snapshot struct {
-	generation, timestamp, age, policies, known, pending, surplus, suspended, rules, problems, proofs, sourceErrors *prometheus.Desc
-
-	current atomic.Pointer[Snapshot]
+// withZero returns counts with a 0 for each label that is missing: alerts need a 0 to compare with, not a missing
+// series.
+func withZero(counts map[string]int, labels ...string) map[string]int {
+	all := map[string]int{}
+	for _, label := range labels {
+		all[label] = 0
+	}
+	maps.Copy(all, counts)
+	return all
 }
 
-func (s *snapshot) init(m *catalog) {
-	s.generation = m.gauge("snapshot_generation", "Number of changes of the set of policies since the start.")
-	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
-	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")
-	s.policies = m.gauge("snapshot_policies", "Policies, including those that cannot be enforced.", "kind")
-	s.known = m.gauge("snapshot_known_policies", "Admission policies and bindings that API servers enforce themselves, and Usher does not.", "kind")
-	s.pending = m.gauge("snapshot_pending_policies", "Policies that are not compiled yet; their failure policy decides.")
-	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force because their namespace has too many.")
-	s.suspended = m.gauge("snapshot_suspended_policies", "Policies that decide nothing, because they are suspended.", "kind")
-	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
-	s.problems = m.gauge("policy_problems", "Problems of policies, by severity: error, mistake or warning.", "severity")
-	s.proofs = m.gauge("policy_proofs", "Policies that need a proof, by state: proven, recorded (from before proofs, in force) or unproven.", "state")
-	s.sourceErrors = m.gauge("source_errors", "Documents in the sources that could not be read as policies.")
-}
-
-// Describe implements prometheus.Collector.
-func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.known, s.pending, s.surplus, s.suspended, s.rules, s.problems, s.proofs, s.sourceErrors} {
-		descs <- desc
+func snapshotRows() []row[Snapshot] {
+	return []row[Snapshot]{
+		{"snapshot_generation", "Number of changes of the set of policies since the start.", nil, one(func(s *Snapshot) int64 { return s.Generation })},
+		{"snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.", nil, one(func(s *Snapshot) float64 { return float64(s.Since.UnixMilli()) / 1000 })},
+		{"snapshot_age_seconds", "How long the set of policies has been in force.", nil, one(func(s *Snapshot) float64 { return time.Since(s.Since).Seconds() })},
+		{"snapshot_policies", "Policies, including those that cannot be enforced.", []string{"kind"}, by(func(s *Snapshot) map[string]int { return s.Policies })},
+		{"snapshot_known_policies", "Admission policies and bindings that API servers enforce themselves, and Usher does not.", []string{"kind"}, by(func(s *Snapshot) map[string]int { return s.Known })},
+		{"snapshot_pending_policies", "Policies that are not compiled yet; their failure policy decides.", nil, one(func(s *Snapshot) int { return s.Pending })},
+		{"snapshot_surplus_policies", "Policies that are not in force because their namespace has too many.", nil, one(func(s *Snapshot) int { return s.Surplus })},
+		{"snapshot_suspended_policies", "Policies that decide nothing, because they are suspended.", []string{"kind"}, by(func(s *Snapshot) map[string]int {
+			return withZero(s.Suspended, slices.Collect(maps.Keys(s.Policies))...)
+		})},
+		{"snapshot_rules", "Rules of policies in force.", nil, one(func(s *Snapshot) int { return s.Rules })},
+		{"policy_problems", "Problems of policies, by severity: error, mistake or warning.", []string{"severity"}, by(func(s *Snapshot) map[string]int { return withZero(s.Problems, "error", "mistake", "warning") })},
+		{"policy_proofs", "Policies that need a proof, by state: proven, recorded (from before proofs, in force) or unproven.", []string{"state"}, by(func(s *Snapshot) map[string]int { return withZero(s.Proofs, "proven", "recorded", "unproven") })},
+		{"source_errors", "Documents in the sources that could not be read as policies.", nil, one(func(s *Snapshot) int { return s.SourceErrors })},
 	}
-}
-
-// Collect implements prometheus.Collector.
-func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
-	sent := scrape(metrics)
-	current := s.current.Load()
-	if current == nil {
-		return
-	}
-	sent.gauge(s.generation, float64(current.Generation))
-	sent.gauge(s.timestamp, float64(current.Since.UnixMilli())/1000)
-	sent.gauge(s.age, time.Since(current.Since).Seconds())
-	for kind, n := range current.Known {
-		sent.gauge(s.known, float64(n), kind)
-	}
-	for kind, n := range current.Policies {
-		sent.gauge(s.policies, float64(n), kind)
-		// Alerts need a 0 to compare with, not a missing series.
-		sent.gauge(s.suspended, float64(current.Suspended[kind]), kind)
-	}
-	sent.gauge(s.pending, float64(current.Pending))
-	sent.gauge(s.surplus, float64(current.Surplus))
-	sent.gauge(s.rules, float64(current.Rules))
-	problems := map[string]int{"error": 0, "mistake": 0, "warning": 0}
-	maps.Copy(problems, current.Problems)
-	for severity, n := range problems {
-		sent.gauge(s.problems, float64(n), severity)
-	}
-	proofs := map[string]int{"proven": 0, "recorded": 0, "unproven": 0}
-	maps.Copy(proofs, current.Proofs)
-	for state, n := range proofs {
-		sent.gauge(s.proofs, float64(n), state)
-	}
-	sent.gauge(s.sourceErrors, float64(current.SourceErrors))
 }

@@ -1,11 +1,6 @@
 package metrics
 
-import (
-	"sync/atomic"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "time"
 
 // A WorkerState is what worker processes do, and have done since the start.
 type WorkerState struct {
@@ -24,53 +19,20 @@ type WorkerState struct {
 
 // Workers adds metrics about worker processes to m. The function is called whenever
 // metrics are read.
-func (m *Metrics) Workers(state func() WorkerState) { m.workers.current.Store(&state) }
-
-// workers shows what Workers was given.
-type workers struct {
-	running, tenants, waiting, waited, requests, ended, stopped *prometheus.Desc
-
-	current atomic.Pointer[func() WorkerState]
+func (m *Metrics) Workers(state func() WorkerState) {
+	m.workers.show(func() *WorkerState { return new(state()) })
 }
 
-func (w *workers) init(m *catalog) {
-	w.running = m.gauge("cue_workers", "Worker processes, which evaluate CUE and compile policies, by priority: normal, or low for requests that take long and for policies that are compiled.", "priority")
-	w.tenants = m.gauge("cue_slow_tenants", "Namespaces and users whose requests to worker processes have low priority because some took long.")
-	w.waiting = m.gauge("cue_waiting", "Requests that wait for a worker process.")
-	w.waited = m.counter("cue_wait_seconds_total", "Total time that requests have waited for a worker process.")
-	w.requests = m.counter("cue_evaluations_total", "Requests to worker processes, by result: answered, failed (its process was ended), or refused (too many of the tenant waited).", "result")
-	w.ended = m.counter("cue_workers_ended_total", "Worker processes that were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it used much memory).", "reason")
-	w.stopped = m.counter("compiles_stopped_total", "Policies whose compilation was stopped, by reason: timeout, memory or crash.", "reason")
-}
-
-// Describe implements prometheus.Collector.
-func (w *workers) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{w.running, w.tenants, w.waiting, w.waited, w.requests, w.ended, w.stopped} {
-		descs <- desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (w *workers) Collect(metrics chan<- prometheus.Metric) {
-	sent := scrape(metrics)
-	current := w.current.Load()
-	if current == nil {
-		return
-	}
-	state := (*current)()
-	for priority, n := range state.Running {
-		sent.gauge(w.running, float64(n), priority)
-	}
-	sent.gauge(w.tenants, float64(state.LowTenants))
-	sent.gauge(w.waiting, float64(state.Waiting))
-	sent.count(w.waited, state.Waited.Seconds())
-	sent.count(w.requests, float64(state.Answered), "answered")
-	sent.count(w.requests, float64(state.Ended["timeout"]+state.Ended["memory"]+state.Ended["crash"]), "failed")
-	sent.count(w.requests, float64(state.Refused), "refused")
-	for reason, n := range state.Ended {
-		sent.count(w.ended, float64(n), reason)
-	}
-	for reason, n := range state.Stopped {
-		sent.count(w.stopped, float64(n), reason)
+func workerRows() []row[WorkerState] {
+	return []row[WorkerState]{
+		{"cue_workers", "Worker processes, which evaluate CUE and compile policies, by priority: normal, or low for requests that take long and for policies that are compiled.", []string{"priority"}, by(func(s *WorkerState) map[string]int { return s.Running })},
+		{"cue_slow_tenants", "Namespaces and users whose requests to worker processes have low priority because some took long.", nil, one(func(s *WorkerState) int { return s.LowTenants })},
+		{"cue_waiting", "Requests that wait for a worker process.", nil, one(func(s *WorkerState) int { return s.Waiting })},
+		{"cue_wait_seconds_total", "Total time that requests have waited for a worker process.", nil, one(func(s *WorkerState) float64 { return s.Waited.Seconds() })},
+		{"cue_evaluations_total", "Requests to worker processes, by result: answered, failed (its process was ended), or refused (too many of the tenant waited).", []string{"result"}, by(func(s *WorkerState) map[string]int {
+			return map[string]int{"answered": s.Answered, "failed": s.Ended["timeout"] + s.Ended["memory"] + s.Ended["crash"], "refused": s.Refused}
+		})},
+		{"cue_workers_ended_total", "Worker processes that were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it used much memory).", []string{"reason"}, by(func(s *WorkerState) map[string]int { return s.Ended })},
+		{"compiles_stopped_total", "Policies whose compilation was stopped, by reason: timeout, memory or crash.", []string{"reason"}, by(func(s *WorkerState) map[string]int { return s.Stopped })},
 	}
 }

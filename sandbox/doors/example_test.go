@@ -96,7 +96,7 @@ func serveExample(t *testing.T) *rig {
 			t.Logf("end of the example's log:\n%s", text[max(0, len(text)-8000):])
 		}
 	})
-	// The API server wants to see the service that it passes requests on to. Where that really
+	// The API server needs the service that it passes requests on to. Where that really
 	// is, the sandbox has been told.
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	must[*corev1.Namespace](t)(r.kube.CoreV1().Namespaces().Create(testContext(t), shop, metav1.CreateOptions{}))

@@ -103,11 +103,11 @@ func connected(t *testing.T, process *usher.Process, body []byte, rate float64) 
 	return admissions{g, rate}
 }
 
-func (a admissions) run(ctx context.Context, lasts time.Duration) *generator.Result {
+func (a admissions) run(ctx context.Context, lasts time.Duration) *generator.Measurement {
 	return a.Run(ctx, generator.Pace{Rate: a.rate, Duration: lasts})
 }
 
-func (a admissions) log(t *testing.T, what string, r *generator.Result) {
+func (a admissions) log(t *testing.T, what string, r *generator.Measurement) {
 	t.Helper()
 	if r.Answered == 0 || r.Failed() > 1 {
 		t.Errorf("%s: %d requests are answered, errors: %v", what, r.Answered, r.Samples)

@@ -193,7 +193,7 @@ func expectAllowed(t *testing.T, what string, ask func() error) {
 	eventually(t, what, ask)
 }
 
-// expectForbidden wants a 403 with a text in it.
+// expectForbidden expects a 403 with a text in it.
 func expectForbidden(t *testing.T, what string, err error, text string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {

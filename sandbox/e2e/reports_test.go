@@ -53,7 +53,7 @@ func (f failing) Namespace(name string) ([]result.Result, result.Summary) {
 	all := make([]result.Result, f.each)
 	for i := range all {
 		all[i] = result.Result{
-			Object: result.Object{
+			Object: result.Identity{
 				APIVersion: "v1", Kind: "Pod", Namespace: name, Name: fmt.Sprintf("storefront-checkout-7f8d9c6b5-%05d", i),
 				UID: "0b7f6f5e-5c3f-4b8e-9d55-7a3f0c7e2a10",
 			},

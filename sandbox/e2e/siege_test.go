@@ -166,7 +166,7 @@ func creation(t *testing.T, user string, object *unstructured.Unstructured) []by
 }
 
 // decidedRight checks that no request is lost, and that each has the verdict that it should have.
-func (c *tenancy) decidedRight(t *testing.T, what string, r *generator.Result) {
+func (c *tenancy) decidedRight(t *testing.T, what string, r *generator.Measurement) {
 	t.Helper()
 	t.Logf("%d honest requests %s: p50 %v, p99 %v, the slowest %v; %v", r.Answered, what, r.Latency.Quantile(0.5).Round(10*time.Microsecond),
 		r.Latency.Quantile(0.99).Round(10*time.Microsecond), r.Latency.Quantile(1).Round(time.Millisecond), r.Verdicts)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// A worst is a policy of a tenant who wants nobody else to be served.
+// A worst is a policy of a tenant who tries to keep others from being served.
 type worst struct {
 	policy *unstructured.Unstructured
 	// meets is what the policy is evaluated for: the ConfigMap that somebody creates, or nil if the policy is

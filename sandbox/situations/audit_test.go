@@ -70,7 +70,7 @@ func (l *auditLog) find(id string) (map[string]string, bool, error) {
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			// A line without end is still being written.
+			// A line that does not end is still being written.
 			annotations, ok := l.events[id]
 			return annotations, ok, nil
 		}

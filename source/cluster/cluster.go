@@ -27,8 +27,8 @@ const (
 	retry = 5 * time.Second
 	// probe is the time without events after which the API server is asked for a bookmark.
 	probe = 20 * time.Second
-	// patientRetry is retry of a lenient source.
-	patientRetry = time.Minute
+	// lenientRetry is retry of a lenient source.
+	lenientRetry = time.Minute
 
 	rightsAreMissing = "let Usher get, list and watch them: apply the chart of this version, or do not read them, with --admission-policies=off"
 )

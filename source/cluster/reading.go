@@ -29,7 +29,7 @@ func (k *kind) use(version int) *reflector.Reflector {
 	o := reflector.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: k.log}
 	if k.options.Lenient {
 		// Nobody waits for these, and rights may never come.
-		o.Retry, o.Probe = patientRetry, 0
+		o.Retry, o.Probe = lenientRetry, 0
 	}
 	if len(k.versions) > 1 {
 		// That one version is not served is not worth a record.
@@ -104,7 +104,7 @@ func (k *kind) follow(ctx context.Context) {
 		k.noVersion()
 		pause := retry
 		if k.options.Lenient {
-			pause = patientRetry
+			pause = lenientRetry
 		}
 		select {
 		case <-ctx.Done():

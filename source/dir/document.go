@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // parse returns the documents of a file, without those of other API groups.
@@ -30,25 +31,20 @@ func parse(path string, content []byte) []found {
 	if filepath.Ext(path) == ".json" {
 		return parseJSON(path, content)
 	}
-	documents := split(content)
-	if len(documents) > maxDocuments {
-		return broken(api.Position{File: path}, fmt.Errorf("read policies: file has %d documents, more than %d: make several files of it", len(documents), maxDocuments))
+	documents := manifest.Split(content)
+	if len(documents) > manifest.MaxDocuments {
+		return broken(api.Position{File: path}, fmt.Errorf("read policies: file has %d documents, more than %d: make several files of it", len(documents), manifest.MaxDocuments))
 	}
 	// One after the other takes seconds for as many as there may be.
 	parts := make([][]found, len(documents))
 	parallel(len(documents), func(i int) {
-		documents[i].file = path
-		parts[i] = parseYAML(documents[i])
+		parts[i] = parseYAML(document{Document: documents[i], file: path})
 	})
 	return slices.Concat(parts...)
 }
 
-const (
-	// maxDocuments is how many documents a file may have.
-	maxDocuments = 100_000
-	// maxLists is how many lists may be in one another: each is decoded with all that is in it.
-	maxLists = 8
-)
+// maxLists is how many lists may be in one another: each is decoded with all that is in it.
+const maxLists = 8
 
 // parallel calls do for each of n numbers, on all processors.
 func parallel(n int, do func(i int)) {
@@ -67,85 +63,37 @@ func parallel(n int, do func(i int)) {
 	group.Wait()
 }
 
-// A document is one of possibly several in a file.
+// A document is one of possibly several in a file. Before its text there are indent characters in its first line.
 type document struct {
-	file string
-	// line is the first line of source in the file; first is the first that is neither a marker nor
-	// a comment. Before source there are indent characters in its first line.
-	line, first, indent int
-	source              []byte
+	manifest.Document
+	file   string
+	indent int
 }
 
 func (d document) at(line int) api.Position { return api.Position{File: d.file, Line: line} }
 
-// within converts a line of source, counted from 1 by a YAML parser. YAML has more line breaks than
+// within converts a line of the text, counted from 1 by a YAML parser. YAML has more line breaks than
 // the line feed.
 func (d document) within(line int) api.Position {
-	return d.at(d.line + min(max(line-1, 0), bytes.Count(d.source, []byte("\n"))))
-}
-
-// body is source without leading markers and comments.
-func (d document) body() []byte {
-	text := d.source
-	for range d.first - d.line {
-		text = text[bytes.IndexByte(text, '\n')+1:]
-	}
-	return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("---")))
+	return d.at(d.Line + min(max(line-1, 0), bytes.Count(d.Text, []byte("\n"))))
 }
 
 func broken(at api.Position, err error) []found { return []found{{at: at, unreadable: err}} }
 
-// split cuts a YAML stream into its documents. Each is parsed alone, so that one that is
-// broken does not hide the others.
-func split(content []byte) []document {
-	var documents []document
-	start, line := 0, 1
-	next := document{line: 1}
-	cut := func(end int) {
-		if next.first > 0 {
-			next.source = content[start:end]
-			documents = append(documents, next)
-		}
-		start, next = end, document{line: line}
-	}
-	for at := 0; at < len(content); line++ {
-		end := len(content)
-		if i := bytes.IndexByte(content[at:], '\n'); i >= 0 {
-			end = at + i + 1
-		}
-		text := string(bytes.TrimRight(content[at:end], " \t\r\n"))
-		switch {
-		case text == "---" || strings.HasPrefix(text, "--- ") || strings.HasPrefix(text, "---\t"):
-			cut(at)
-			if text = strings.TrimLeft(text[3:], " \t"); text != "" && text[0] != '#' {
-				next.first = line
-			}
-		case text == "...":
-			cut(at)
-			start, next.line = end, line+1
-		case next.first == 0 && text != "" && text[0] != '#' && text[0] != '%':
-			next.first = line
-		}
-		at = end
-	}
-	cut(len(content))
-	return documents
-}
-
 func parseYAML(d document) []found {
-	if text := d.body(); bytes.HasPrefix(text, []byte("{")) {
+	if text := d.Body(); bytes.HasPrefix(text, []byte("{")) {
 		if json.Valid(text) {
-			return examine(text, &places{document: d, text: flow(d.source)}, "")
+			return examine(text, &places{document: d, text: flow(d.Text)}, "")
 		}
 		if !alone(text) {
-			return broken(d.at(d.first), errors.New("parse YAML: more follows after the closing }; put --- between objects"))
+			return broken(d.at(d.First), errors.New("parse YAML: more follows after the closing }; put --- between objects"))
 		}
 	}
-	p := &places{document: d, text: d.source}
-	raw, err := yaml.YAMLToJSONStrict(d.source)
+	p := &places{document: d, text: d.Text}
+	raw, err := yaml.YAMLToJSONStrict(d.Text)
 	if err != nil {
 		// It may be no worse than a field that is written twice.
-		if raw, err = yaml.YAMLToJSON(d.source); err != nil {
+		if raw, err = yaml.YAMLToJSON(d.Text); err != nil {
 			return yamlError(d, err)
 		}
 		p.repeats = true
@@ -181,7 +129,7 @@ func yamlError(d document, err error) []found {
 			line++
 		}
 	}
-	lines := strings.Split(string(d.source), "\n")
+	lines := strings.Split(string(d.Text), "\n")
 	if slices.ContainsFunc(lines[min(max(line-2, 0), len(lines)):min(line, len(lines))], quotedBeginning.MatchString) {
 		text += "; a value that begins with a quote ends with the next one: write |- after the colon, and the whole text on a line of its own below"
 	}
@@ -199,8 +147,8 @@ func parseJSON(path string, content []byte) []found {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	line, indent, counted := 1, 0, 0
 	for n, rest := 0, content; len(bytes.TrimSpace(rest)) > 0; n, rest = n+1, content[decoder.InputOffset():] {
-		if n == maxDocuments {
-			return append(all, broken(api.Position{File: path}, fmt.Errorf("read policies: file has more than %d documents: make several files of it", maxDocuments))...)
+		if n == manifest.MaxDocuments {
+			return append(all, broken(api.Position{File: path}, fmt.Errorf("read policies: file has more than %d documents: make several files of it", manifest.MaxDocuments))...)
 		}
 		var raw json.RawMessage
 		if err := decoder.Decode(&raw); err != nil {
@@ -213,7 +161,7 @@ func parseJSON(path string, content []byte) []found {
 			line, indent, before = line+lines, 0, before[bytes.LastIndexByte(before, '\n')+1:]
 		}
 		indent, counted = indent+utf8.RuneCount(before), start
-		d := document{file: path, line: line, first: line, indent: indent, source: raw}
+		d := document{Document: manifest.Document{Line: line, First: line, Text: raw}, file: path, indent: indent}
 		all = append(all, examine(raw, &places{document: d, text: flow(raw)}, "")...)
 	}
 	return all

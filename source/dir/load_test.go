@@ -383,7 +383,7 @@ func TestLoadLimitsFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"! a.yaml: read policies: file is larger than 16 MiB",
+		"! a.yaml: read: file is larger than 16 MiB",
 		"! b.yaml: read policies: file has 100001 documents, more than 100000: make several files of it",
 		"! c.json: read policies: file has more than 100000 documents: make several files of it",
 		"! d.json:1: read policies: more than 8 lists are in one another",

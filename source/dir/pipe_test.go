@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/usher-dev/usher/source/dir"
 )
 
 // A named pipe in place of a file does not keep other files from being read.
@@ -33,4 +35,13 @@ func TestRunDoesNotWaitForPipes(t *testing.T) {
 	}
 	write(t, folder, map[string]string{"a.yaml": policy(kind, "four")})
 	wait("a.yaml:1: four", "b.yaml:1: three")
+}
+
+// A device has no end, and a terminal waits for its user.
+func TestLoadRefusesDevices(t *testing.T) {
+	t.Parallel()
+	set, err := dir.Load(os.DevNull)
+	if err != nil || len(set.Unreadable) != 1 || set.Unreadable[0].Err.Error() != "read: it is a device, not a file" {
+		t.Errorf("got %v, %v", set.Unreadable, err)
+	}
 }

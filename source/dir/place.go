@@ -34,11 +34,11 @@ func (p *places) kind(prefix string) api.Position { return p.inside(prefix, "kin
 func (p *places) inside(prefix, field string, line, column int) api.Position {
 	path := strings.TrimSuffix(prefix+field, ".")
 	if path == "" {
-		return p.document.at(p.document.first)
+		return p.document.at(p.document.First)
 	}
 	root := p.tree()
 	if root == nil {
-		return p.document.at(p.document.first)
+		return p.document.at(p.document.First)
 	}
 	introduced, node := manifest.Locate(root, root.Line, path)
 	if node != nil && node.Kind == yaml.ScalarNode && line > 0 {

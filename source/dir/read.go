@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -155,17 +154,9 @@ func (r *reader) file(path string, info fs.FileInfo) parsed {
 }
 
 func contentOf(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	content, err := manifest.Read(path, maxFile)
 	if err != nil {
 		return nil, manifest.Reason(err)
-	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, manifest.Reason(err)
-	}
-	if len(content) > maxFile {
-		return nil, fmt.Errorf("read policies: file is larger than %d MiB", maxFile>>20)
 	}
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), nil
 }

@@ -53,7 +53,7 @@ func (d document) character(scalar *yaml.Node, line, column int) (api.Position, 
 	if r, _ := utf8.DecodeRuneInString(after); after != "" && !unicode.IsSpace(r) {
 		rest = blanks(rest, escapes)
 	}
-	return d.behind(d.source[:len(d.source)-len(rest)]), true
+	return d.behind(d.Text[:len(d.Text)-len(rest)]), true
 }
 
 // properties are an anchor and a tag, which precede a value.
@@ -61,7 +61,7 @@ var properties = regexp.MustCompile(`^(?:[&!]\S*[ \t]+)*`)
 
 // from returns the source from a line and a column, which count from 1.
 func (d document) from(line, column int) []byte {
-	rest := d.source
+	rest := d.Text
 	for range line - 1 {
 		_, rest, _ = bytes.Cut(rest, []byte("\n"))
 	}
@@ -74,9 +74,9 @@ func (d document) from(line, column int) []byte {
 
 // behind returns the position at the end of the first part of the source.
 func (d document) behind(part []byte) api.Position {
-	at := d.at(d.line + bytes.Count(part, []byte("\n")))
+	at := d.at(d.Line + bytes.Count(part, []byte("\n")))
 	at.Column = 1 + utf8.RuneCount(part[bytes.LastIndexByte(part, '\n')+1:])
-	if at.Line == d.line {
+	if at.Line == d.Line {
 		at.Column += d.indent
 	}
 	return at

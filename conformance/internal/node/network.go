@@ -61,7 +61,7 @@ func (n *Node) carry(ctx context.Context, near net.Conn) {
 	<-ended
 }
 
-// greeting reads the first message of a TLS client: the name of the server that it wants,
+// greeting reads the first message of a TLS client: the name of the server that it asks for,
 // and all bytes that were read.
 func greeting(connection net.Conn) (string, []byte) {
 	l := &listening{Conn: connection}

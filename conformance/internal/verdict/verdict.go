@@ -65,7 +65,7 @@ func Conformant(spec.Spec) bool { return true }
 // Indifferent servers pass what does not depend on their answers.
 func Indifferent(s spec.Spec) bool { return !aboutAnswers[s.Name] }
 
-// Met tells whether a result is what the standard wants. A spec that was interrupted or
+// Met tells whether a result is what the standard requires. A spec that was interrupted or
 // skipped neither passed nor failed.
 func (s Standard) Met(result spec.Result) bool {
 	if s(result.Spec) {

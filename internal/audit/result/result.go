@@ -38,8 +38,8 @@ type Kind struct {
 	Namespaced bool
 }
 
-// An Object names an object of a cluster or of a file.
-type Object struct {
+// An Identity names an object of a cluster or of a file.
+type Identity struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
@@ -50,7 +50,7 @@ type Object struct {
 
 // A Result is what one part of one rule says about one object.
 type Result struct {
-	Object Object          `json:"object"`
+	Object Identity        `json:"object"`
 	Policy usher.PolicyRef `json:"policy"`
 	// Rule is the place of the part in its policy, such as spec.validations[0], and Validation the
 	// name that the policy gives it; empty if it has none.

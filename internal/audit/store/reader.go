@@ -171,11 +171,11 @@ func (l *listing) put(r result.Result) {
 // truncated is the result about results that are not listed.
 func (l *listing) truncated() result.Result {
 	r := result.Result{
-		Object: result.Object{APIVersion: "v1", Kind: "Namespace", Name: l.namespace}, Status: result.Error,
+		Object: result.Identity{APIVersion: "v1", Kind: "Namespace", Name: l.namespace}, Status: result.Error,
 		Message: fmt.Sprintf("%d more results of namespace %s are counted, but not listed: at most %d are", l.more, l.namespace, l.most),
 	}
 	if l.namespace == "" {
-		r.Object = result.Object{}
+		r.Object = result.Identity{}
 		r.Message = fmt.Sprintf("%d more results of cluster-scoped objects are counted, but not listed: at most %d are", l.more, l.most)
 	}
 	return r
@@ -200,8 +200,8 @@ func unreadable(s snapshot, ref usher.PolicyRef) result.Result {
 	}
 }
 
-func objectOf(k result.Kind, namespace, name string, uid types.UID) result.Object {
-	return result.Object{APIVersion: k.Resource.GroupVersion().String(), Kind: k.Kind, Namespace: namespace, Name: name, UID: uid}
+func objectOf(k result.Kind, namespace, name string, uid types.UID) result.Identity {
+	return result.Identity{APIVersion: k.Resource.GroupVersion().String(), Kind: k.Kind, Namespace: namespace, Name: name, UID: uid}
 }
 
 // summary counts what passes and what is skipped.

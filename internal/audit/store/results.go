@@ -154,7 +154,7 @@ func keep(r *result.Result) keptResult {
 	}
 }
 
-func (k *keptResult) result(object result.Object, policy usher.PolicyRef) result.Result {
+func (k *keptResult) result(object result.Identity, policy usher.PolicyRef) result.Result {
 	o := k.origin.Value()
 	return result.Result{
 		Object: object, Policy: policy, Rule: o.rule, Validation: o.validation, Status: o.status, Message: k.message, Field: k.field,

@@ -82,11 +82,11 @@ func (s *scanner) more() error {
 	rest := s.buffer[s.at:]
 	large := cap(s.buffer) > keep && len(rest) < keep/4
 	if cap(s.buffer)-len(s.buffer) < chunk/2 || large {
-		room := s.buffer[:0]
-		if cap(room) < len(rest)+chunk || large {
-			room = make([]byte, 0, 2*len(rest)+chunk)
+		buffer := s.buffer[:0]
+		if cap(buffer) < len(rest)+chunk || large {
+			buffer = make([]byte, 0, 2*len(rest)+chunk)
 		}
-		s.buffer, s.at = append(room, rest...), 0
+		s.buffer, s.at = append(buffer, rest...), 0
 	}
 	for range 100 {
 		n, err := s.from.Read(s.buffer[len(s.buffer):cap(s.buffer)])

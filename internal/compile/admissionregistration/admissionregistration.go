@@ -62,15 +62,15 @@ func ValidatingAdmissionPolicy(ctx context.Context, p *admissionv1.ValidatingAdm
 }
 
 // head compiles what all policies have in common.
-func (p *Policy) head(c *spec.Compilation, constraints *admissionv1.MatchResources, failurePolicy *admissionv1.FailurePolicyType) admission.Source {
+func (p *Policy) head(c *spec.Compilation, constraints *admissionv1.MatchResources, failurePolicy *admissionv1.FailurePolicyType) admission.Code {
 	p.match = c.Constraints(constraints)
 	p.ignore = c.FailurePolicy(failurePolicy)
 	c.ParamKind(p.params)
-	return admission.Source{Params: p.params != nil, Ignore: p.ignore}
+	return admission.Code{Params: p.params != nil, Ignore: p.ignore}
 }
 
 // compile compiles the expressions, and returns all problems.
-func (p *Policy) compile(c *spec.Compilation, source admission.Source) []rule.Problem {
+func (p *Policy) compile(c *spec.Compilation, source admission.Code) []rule.Problem {
 	program, problems := admission.CompileWithin(&c.Budget, source)
 	p.program = program
 	return append(c.Problems, problems...)

@@ -214,7 +214,7 @@ type saying struct {
 	out     rule.Outcome
 }
 
-func (s *saying) add(r *admission.Result) {
+func (s *saying) add(r *admission.Evaluation) {
 	if r.Skipped != "" {
 		s.out.Skipped, s.out.Condition = r.Skipped, r.Condition
 		return

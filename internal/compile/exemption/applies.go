@@ -101,7 +101,7 @@ func conditionsOf(budget *cel.Budget, all []admission.Named) (*conditions, []rul
 		return nil, nil
 	}
 	c := &conditions{}
-	var source admission.Source
+	var source admission.Code
 	for _, named := range all {
 		c.names = append(c.names, named.Name)
 		source.Validations = append(source.Validations, admission.Validation{Expression: named.Expression})

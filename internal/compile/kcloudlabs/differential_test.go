@@ -158,6 +158,6 @@ func run(t *testing.T, c *testCase, p rule.Program, object, old map[string]any) 
 		}
 		return result{verdict: outcome.Verdict, message: outcome.Message, object: patched}
 	}
-	t.Fatalf("%s still wants facts", p)
+	t.Fatalf("%s still asks for facts", p)
 	return result{}
 }

@@ -17,15 +17,15 @@ func BuiltIn() []rule.Rule {
 		Phase: usher.Mutate,
 		Pass:  passBuiltIn,
 		Match: rule.Match{Operations: []usher.Operation{usher.Create, usher.Update}},
-		Steps: []rule.Step{{Name: "namespace", Program: requestNamespace{wants: rule.TargetPaths()}}},
+		Steps: []rule.Step{{Name: "namespace", Program: requestNamespace{reads: rule.TargetPaths()}}},
 	}}
 }
 
 // A requestNamespace sets metadata.namespace to the namespace of the request.
-type requestNamespace struct{ wants *usher.Paths }
+type requestNamespace struct{ reads *usher.Paths }
 
 // ReadPaths implements [rule.Selective].
-func (p requestNamespace) ReadPaths() (object, old *usher.Paths) { return p.wants, nil }
+func (p requestNamespace) ReadPaths() (object, old *usher.Paths) { return p.reads, nil }
 
 func (requestNamespace) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	metadata, ok := in.Object["metadata"].(map[string]any)

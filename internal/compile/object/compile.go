@@ -83,7 +83,7 @@ func (c *compilation) compile(
 	if len(s.Validations)+len(s.Mutations)+len(s.AuditAnnotations) == 0 {
 		c.Fail("spec", "the policy does nothing", "add validations, mutations or auditAnnotations")
 	}
-	common := admission.Source{
+	common := admission.Code{
 		Params: c.hasParams(), Data: o.data.Sources, Ignore: o.ignore, Variables: c.Variables(s.Variables), Conditions: c.Conditions(s.MatchConditions),
 		LazyMessages: true,
 	}
@@ -106,7 +106,7 @@ func (c *compilation) compile(
 	return slices.Compact(c.Problems)
 }
 
-func (c *compilation) program(source admission.Source) *admission.Program {
+func (c *compilation) program(source admission.Code) *admission.Program {
 	program, problems := admission.CompileWithin(&c.Budget, source)
 	for i := range problems {
 		if !source.Params && strings.Contains(problems[i].What, "undeclared reference to 'params'") {

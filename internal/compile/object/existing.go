@@ -85,7 +85,7 @@ func (c *compilation) existing(s *v1alpha1.ObjectPolicySpec, written *v1alpha1.E
 // policy.
 func (c *compilation) changes(written *v1alpha1.ExistingObjects) *admission.Program {
 	own := &spec.Compilation{}
-	program, problems := admission.CompileWithin(&c.Budget, admission.Source{Params: c.hasParams(), Conditions: own.Conditions(written.MatchConditions)})
+	program, problems := admission.CompileWithin(&c.Budget, admission.Code{Params: c.hasParams(), Conditions: own.Conditions(written.MatchConditions)})
 	for _, p := range slices.Concat(own.Problems, problems) {
 		p.Field = strings.Replace(p.Field, "spec.", existingRule+".", 1)
 		c.Problems = append(c.Problems, p)

@@ -179,7 +179,7 @@ func (v *existingValidator) Run(ctx context.Context, in *rule.Input) (rule.Outco
 }
 
 // deny adds the validations that fail to an outcome.
-func (v *existingValidator) deny(ctx context.Context, out *rule.Outcome, r *admission.Result, in *admission.Input, exempt rule.Validations) error {
+func (v *existingValidator) deny(ctx context.Context, out *rule.Outcome, r *admission.Evaluation, in *admission.Input, exempt rule.Validations) error {
 	var messages []string
 	for i := range r.Denials {
 		d := &r.Denials[i]

@@ -32,10 +32,10 @@ func Pending(p *v1alpha1.ObjectPolicy, limits rule.Limits) *Policy {
 	fails := failing{"the policy is not compiled yet"}
 	if len(p.Spec.Validations)+len(p.Spec.AuditAnnotations) > 0 {
 		o.validations = []validation{{severity: severityOf(&p.Spec, p.Annotations)}}
-		o.validate = c.program(admission.Source{Ignore: o.ignore, Validations: []admission.Validation{{Program: fails}}})
+		o.validate = c.program(admission.Code{Ignore: o.ignore, Validations: []admission.Validation{{Program: fails}}})
 	}
 	if len(p.Spec.Mutations) > 0 {
-		o.mutate = c.program(admission.Source{Ignore: o.ignore, Mutations: []admission.Mutation{{Type: admission.JSONPatch, Program: fails}}})
+		o.mutate = c.program(admission.Code{Ignore: o.ignore, Mutations: []admission.Mutation{{Type: admission.JSONPatch, Program: fails}}})
 	}
 	return o
 }

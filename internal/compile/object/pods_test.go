@@ -35,7 +35,7 @@ func TestPodTemplates(t *testing.T) {
 		reason  string
 		rules   []admissionv1.NamedRuleWithOperations
 		value   v1alpha1.PodTemplates
-		wants   bool
+		warns   bool
 		ignores bool
 		problem string
 	}{
@@ -81,7 +81,7 @@ func TestPodTemplates(t *testing.T) {
 				found = &r
 			}
 		}
-		if (found != nil) != test.wants {
+		if (found != nil) != test.warns {
 			t.Errorf("%s: the rule is %v", test.reason, found)
 		}
 		if found != nil && (found.Name != "spec.podTemplates" || (found.FailurePolicy == root.Ignore) != test.ignores) {

@@ -76,7 +76,7 @@ func (s *saying) misconfigured(all []misconfigured) {
 	}
 }
 
-func (s *saying) add(r *admission.Result, a actions) {
+func (s *saying) add(r *admission.Evaluation, a actions) {
 	if r.Skipped != "" {
 		s.out.Skipped, s.out.Condition = r.Skipped, r.Condition
 		return

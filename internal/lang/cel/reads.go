@@ -22,12 +22,12 @@ type Reads struct {
 	whole, present map[string][][]string
 }
 
-// A Source says what a value is a part of.
-type Source struct {
+// A Provenance says what a value is a part of.
+type Provenance struct {
 	origins []origin
 	// fields are those of the variable record, where the value may be that.
 	record string
-	fields map[string]Source
+	fields map[string]Provenance
 }
 
 // A value that may come from more places, or from deeper in one, counts as a part of what these are in:
@@ -43,26 +43,26 @@ type origin struct {
 }
 
 // Variable is the source of a variable.
-func Variable(name string) Source { return Source{origins: []origin{{name: name}}} }
+func Variable(name string) Provenance { return Provenance{origins: []origin{{name: name}}} }
 
-// SourceFields is the source of a variable whose fields have sources of their own, none of which has
+// VariableFields is the source of a variable whose fields have sources of their own, none of which has
 // fields. Fields may be added until the last expression is.
-func SourceFields(name string, fields map[string]Source) Source {
-	return Source{origins: []origin{{name: name}}, record: name, fields: fields}
+func VariableFields(name string, fields map[string]Provenance) Provenance {
+	return Provenance{origins: []origin{{name: name}}, record: name, fields: fields}
 }
 
 // HasFields reports whether the value may be that of a variable with fields.
-func (s Source) HasFields() bool { return s.fields != nil }
+func (s Provenance) HasFields() bool { return s.fields != nil }
 
 // Add adds what an expression reads, and returns the source of its value: the value itself counts as
 // read only if it is added with [Reads.AddValue]. Names have the sources of the variables.
-func (r *Reads) Add(ast *cel.Ast, names map[string]Source) Source {
+func (r *Reads) Add(ast *cel.Ast, names map[string]Provenance) Provenance {
 	t := tracing{reads: r, scope: names}
 	return t.expression(ast.NativeRep().Expr())
 }
 
 // AddValue adds a value with everything below.
-func (r *Reads) AddValue(s Source) {
+func (r *Reads) AddValue(s Provenance) {
 	for _, o := range s.origins {
 		if r.whole == nil {
 			r.whole = map[string][][]string{}
@@ -75,7 +75,7 @@ func (r *Reads) AddValue(s Source) {
 }
 
 // addPresence adds that there is a value.
-func (r *Reads) addPresence(s Source) {
+func (r *Reads) addPresence(s Provenance) {
 	for _, o := range s.origins {
 		if r.present == nil {
 			r.present = map[string][][]string{}
@@ -142,10 +142,10 @@ func (r *Reads) Whole(name string) [][]string { return r.whole[name] }
 // A tracing follows values through one expression.
 type tracing struct {
 	reads *Reads
-	scope map[string]Source
+	scope map[string]Provenance
 }
 
-func (t *tracing) expression(e celast.Expr) Source {
+func (t *tracing) expression(e celast.Expr) Provenance {
 	switch e.Kind() {
 	case celast.IdentKind:
 		return t.ident(e.AsIdent())
@@ -153,7 +153,7 @@ func (t *tracing) expression(e celast.Expr) Source {
 		s := t.expression(e.AsSelect().Operand()).field(e.AsSelect().FieldName())
 		if e.AsSelect().IsTestOnly() {
 			t.reads.addPresence(s)
-			return Source{}
+			return Provenance{}
 		}
 		return s
 	case celast.CallKind:
@@ -163,7 +163,7 @@ func (t *tracing) expression(e celast.Expr) Source {
 	case celast.ListKind, celast.MapKind, celast.StructKind, celast.LiteralKind, celast.UnspecifiedExprKind:
 		t.consume(Parts(e)...)
 	}
-	return Source{}
+	return Provenance{}
 }
 
 // consume reads the values of expressions with everything below.
@@ -173,10 +173,10 @@ func (t *tracing) consume(all ...celast.Expr) {
 	}
 }
 
-func (t *tracing) ident(name string) Source {
+func (t *tracing) ident(name string) Provenance {
 	s, ok := t.scope[name]
 	if !ok {
-		return Source{}
+		return Provenance{}
 	}
 	for _, o := range s.origins {
 		if t.reads.names == nil {
@@ -187,9 +187,9 @@ func (t *tracing) ident(name string) Source {
 	return s
 }
 
-func (s Source) field(name string) Source {
+func (s Provenance) field(name string) Provenance {
 	field, known := s.fields[name]
-	var part Source
+	var part Provenance
 	for _, o := range s.origins {
 		switch {
 		case known && o.name == s.record:
@@ -205,7 +205,7 @@ func (s Source) field(name string) Source {
 	return field.or(part)
 }
 
-func (s Source) or(other Source) Source {
+func (s Provenance) or(other Provenance) Provenance {
 	both := s
 	if s.fields == nil {
 		both.record, both.fields = other.record, other.fields
@@ -231,7 +231,7 @@ func (o origin) equal(other origin) bool {
 	return o.name == other.name && slices.Equal(o.path, other.path)
 }
 
-func (t *tracing) call(e celast.Expr) Source {
+func (t *tracing) call(e celast.Expr) Provenance {
 	args := Parts(e)
 	switch function := e.AsCall().FunctionName(); function {
 	case operators.Index, operators.OptIndex, operators.OptSelect:
@@ -249,35 +249,35 @@ func (t *tracing) call(e celast.Expr) Source {
 		}
 	case "hasValue", "type":
 		t.reads.addPresence(t.expression(args[0]))
-		return Source{}
+		return Provenance{}
 	case operators.Equals, operators.NotEquals:
 		for i, arg := range args {
 			if isNull(arg) {
 				t.reads.addPresence(t.expression(args[1-i]))
-				return Source{}
+				return Provenance{}
 			}
 		}
 	}
 	t.consume(args...)
-	return Source{}
+	return Provenance{}
 }
 
-func (t *tracing) loop(c celast.ComprehensionExpr) Source {
+func (t *tracing) loop(c celast.ComprehensionExpr) Provenance {
 	if isEmpty(c.IterRange()) {
-		return t.within(map[string]Source{c.AccuVar(): t.expression(c.AccuInit())}).expression(c.Result())
+		return t.within(map[string]Provenance{c.AccuVar(): t.expression(c.AccuInit())}).expression(c.Result())
 	}
 	t.consume(c.IterRange(), c.AccuInit())
-	names := map[string]Source{c.AccuVar(): {}, c.IterVar(): {}}
+	names := map[string]Provenance{c.AccuVar(): {}, c.IterVar(): {}}
 	if c.HasIterVar2() {
-		names[c.IterVar2()] = Source{}
+		names[c.IterVar2()] = Provenance{}
 	}
 	t.within(names).consume(c.LoopCondition(), c.LoopStep())
-	t.within(map[string]Source{c.AccuVar(): {}}).consume(c.Result())
-	return Source{}
+	t.within(map[string]Provenance{c.AccuVar(): {}}).consume(c.Result())
+	return Provenance{}
 }
 
-func (t *tracing) within(names map[string]Source) *tracing {
-	scope := make(map[string]Source, len(t.scope)+len(names))
+func (t *tracing) within(names map[string]Provenance) *tracing {
+	scope := make(map[string]Provenance, len(t.scope)+len(names))
 	maps.Copy(scope, t.scope)
 	maps.Copy(scope, names)
 	return &tracing{reads: t.reads, scope: scope}

@@ -9,7 +9,7 @@ import (
 )
 
 // What lies beside the wanted paths changes nothing, on closures and on the evaluator.
-func TestWantsAreEnough(t *testing.T) {
+func TestReadPathsAreEnough(t *testing.T) {
 	t.Parallel()
 	inputs := samples(t)
 	for name, source := range corpus(t) {
@@ -27,7 +27,7 @@ func TestWantsAreEnough(t *testing.T) {
 	}
 }
 
-func TestWants(t *testing.T) {
+func TestReadPaths(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reason      string

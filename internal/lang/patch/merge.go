@@ -85,7 +85,7 @@ func lengths(fields map[string]any, path int) (operations, paths int) {
 // A merge is a merge patch.
 type merge struct {
 	patch map[string]any
-	wants usher.Paths
+	reads usher.Paths
 	// operations and paths are what lengths returns.
 	operations, paths int
 }
@@ -98,12 +98,12 @@ func (m *merge) want(path []string, fields map[string]any) {
 			m.want(at, below)
 			continue
 		}
-		m.wants.Add(at...)
+		m.reads.Add(at...)
 	}
 }
 
 // ReadPaths implements [rule.Selective].
-func (m *merge) ReadPaths() (object, old *usher.Paths) { return &m.wants, nil }
+func (m *merge) ReadPaths() (object, old *usher.Paths) { return &m.reads, nil }
 
 // DependsOn implements [rule.Dependent].
 func (m *merge) DependsOn(usher.Operation) rule.Dependencies { return 0 }

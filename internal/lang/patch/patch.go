@@ -34,7 +34,7 @@ func Compile(entries []v1alpha1.PlaintextOverrider) (rule.Program, []rule.Proble
 			}
 		}
 		p.patch = append(p.patch, op)
-		p.wants.AddPointer(op.Path)
+		p.reads.AddPointer(op.Path)
 	}
 	return p, problems
 }
@@ -115,11 +115,11 @@ func decode(value *apiextensionsv1.JSON) (any, error) {
 type program struct {
 	patch usher.Patch
 	err   error
-	wants usher.Paths
+	reads usher.Paths
 }
 
 // ReadPaths implements [rule.Selective]: the paths that are patched.
-func (p *program) ReadPaths() (object, old *usher.Paths) { return &p.wants, nil }
+func (p *program) ReadPaths() (object, old *usher.Paths) { return &p.reads, nil }
 
 // Pointers returns the paths that are patched.
 func (p *program) Pointers() []string {

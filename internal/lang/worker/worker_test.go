@@ -112,7 +112,7 @@ func burn(text string) {
 	}
 }
 
-// leak starts goroutines that never end, without end if there is no number.
+// leak starts goroutines that never end; it does not stop if there is no number.
 func leak(text string) {
 	most, err := strconv.Atoi(text)
 	for i := 0; i < most || err != nil; i++ {
@@ -165,9 +165,9 @@ func TestRequestsThatHarm(t *testing.T) {
 	}{
 		{"it never ends", "hang", 200 * time.Millisecond, worker.ErrTimeout, "ended after 200ms"},
 		{"it takes all memory", "allocate", limit, worker.ErrMemory, ""},
-		{"it starts goroutines without end", "leak", limit, worker.ErrMemory, ""},
-		{"it recurses without end", "recurse", limit, worker.ErrMemory, ""},
-		{"it writes to its error output without end", "complain", 200 * time.Millisecond, worker.ErrTimeout, ""},
+		{"it starts goroutines forever", "leak", limit, worker.ErrMemory, ""},
+		{"it recurses forever", "recurse", limit, worker.ErrMemory, ""},
+		{"it writes to its error output forever", "complain", 200 * time.Millisecond, worker.ErrTimeout, ""},
 		{"it stops itself", "stop", 200 * time.Millisecond, worker.ErrTimeout, ""},
 		{"it closes the pipe and goes on", "close", limit, worker.ErrCrashed, ""},
 		{"it panics", "panic", limit, worker.ErrCrashed, "oh no"},

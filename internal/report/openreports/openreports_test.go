@@ -216,8 +216,8 @@ func TestNothingIsWrittenUnlessItChanged(t *testing.T) {
 			a.set(name, n, failures(name, 30*n)...)
 		}
 		// What an audit says about a kind, a namespace as a whole and itself.
-		whole := result.Result{Object: result.Object{APIVersion: "v1", Kind: "Namespace", Name: "whole"}, Status: result.Error, Message: "more"}
-		kind := result.Result{Object: result.Object{APIVersion: "v1", Kind: "Pod"}, Status: result.Error, Message: "cannot be read"}
+		whole := result.Result{Object: result.Identity{APIVersion: "v1", Kind: "Namespace", Name: "whole"}, Status: result.Error, Message: "more"}
+		kind := result.Result{Object: result.Identity{APIVersion: "v1", Kind: "Pod"}, Status: result.Error, Message: "cannot be read"}
 		a.set("whole", 0, whole, about("whole", "Pod", "", result.Error, "left out"))
 		a.set("", 0, kind, result.Result{Status: result.Error, Message: "more"})
 		r := run(t, c, a, openreports.Options{})
@@ -354,7 +354,7 @@ func TestReportsAreBounded(t *testing.T) {
 		var all []result.Result
 		for i := range 150 {
 			all = append(all, result.Result{
-				Object: result.Object{APIVersion: long("&"), Kind: long("<"), Namespace: "a", Name: fmt.Sprint(i) + long("\xff"), UID: "1"},
+				Object: result.Identity{APIVersion: long("&"), Kind: long("<"), Namespace: "a", Name: fmt.Sprint(i) + long("\xff"), UID: "1"},
 				Policy: usher.PolicyRef{Kind: long("\x00"), Name: long("\u2028")}, Rule: long(`"`), Validation: long("é"), Field: long("\\"),
 				Category: long("😀"), Severity: "high", Status: result.Fail, Message: long("<"),
 				Actions: []usher.Action{usher.Action(long("a"))}, Exemption: &usher.Exemption{PolicyRef: usher.PolicyRef{Name: long("\n")}},

@@ -103,7 +103,7 @@ var errForbidden = errors.New("pods is forbidden")
 // about returns a result about an object.
 func about(namespace, kind, name string, status result.Status, message string) result.Result {
 	return result.Result{
-		Object: result.Object{
+		Object: result.Identity{
 			APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name,
 			UID: types.UID("0b7f6f5e-5c3f-4b8e-9d55-7a3f0c7e2a10"),
 		},

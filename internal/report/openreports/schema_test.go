@@ -33,7 +33,7 @@ func TestReportsHaveTheirSchema(t *testing.T) {
 					r := about(namespace, "Pod", strings.Repeat("x", i+1), status, "no")
 					r.Severity = severity
 					r.Exemption = &usher.Exemption{PolicyRef: usher.PolicyRef{Name: "e"}}
-					all = append(all, r, result.Result{Status: status, Object: result.Object{Namespace: namespace}})
+					all = append(all, r, result.Result{Status: status, Object: result.Identity{Namespace: namespace}})
 				}
 			}
 			a.set(namespace, 1, all...)

@@ -66,8 +66,8 @@ type Finding struct {
 	Unreached string `json:"unreached,omitempty"`
 }
 
-// A Result has the findings about one policy.
-type Result struct {
+// A Report has the findings about one policy.
+type Report struct {
 	// Findings are in the order of the requests.
 	Findings []Finding
 	// Untried counts the requests that there was no time for.
@@ -80,16 +80,16 @@ var errNoFacts = errors.New("lock-out checks have no facts")
 // Check tries the rules of one policy, in their order, on all requests, until ctx is done. What a rule
 // says without the facts that it needs does not count. Namespaces are known, with the label that API
 // servers set and no other.
-func Check(ctx context.Context, rules []rule.Rule, o Options) (Result, error) {
+func Check(ctx context.Context, rules []rule.Rule, o Options) (Report, error) {
 	if len(rules) == 0 {
-		return Result{}, nil
+		return Report{}, nil
 	}
 	requests, err := Requests(o.Registered.Namespace)
 	if err != nil {
-		return Result{}, err
+		return Report{}, err
 	}
 	c := newChecker(rules, o)
-	var result Result
+	var result Report
 	for i := range requests {
 		if ctx.Err() != nil {
 			result.Untried = len(requests) - i

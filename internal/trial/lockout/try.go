@@ -44,7 +44,7 @@ func With(next func(context.Context, compile.Compiled) []rule.Problem, o Options
 	}
 }
 
-func untried(r *Result, err error) string {
+func untried(r *Report, err error) string {
 	if err != nil {
 		return fmt.Sprintf("not tried on the requests without which a cluster cannot recover: %v", err)
 	}
@@ -53,7 +53,7 @@ func untried(r *Result, err error) string {
 
 // All checks several policies, each by itself, with the bindings that put them into force. The result
 // is in the order of the policies' first rules.
-func All(ctx context.Context, compiled []compile.Compiled, o Options) ([]Result, error) {
+func All(ctx context.Context, compiled []compile.Compiled, o Options) ([]Report, error) {
 	rules := compile.Order(compiled)
 	of := map[usher.PolicyRef][]rule.Rule{}
 	var order []usher.PolicyRef
@@ -67,7 +67,7 @@ func All(ctx context.Context, compiled []compile.Compiled, o Options) ([]Result,
 		}
 		of[ref] = append(of[ref], rules[i])
 	}
-	results := make([]Result, len(order))
+	results := make([]Report, len(order))
 	for i, ref := range order {
 		var err error
 		if results[i], err = Check(ctx, of[ref], o); err != nil {

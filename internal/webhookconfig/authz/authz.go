@@ -131,7 +131,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	if o.Timeout = cmp.Or(o.Timeout, defaultTimeout); o.Timeout < 0 || o.Timeout > maxTimeout {
-		return o, fmt.Errorf("timeout %s: API servers want more than 0 and at most %s", o.Timeout, maxTimeout)
+		return o, fmt.Errorf("timeout %s: expected more than 0 and at most %s", o.Timeout, maxTimeout)
 	}
 	o.AuthorizedTTL, o.UnauthorizedTTL = cmp.Or(o.AuthorizedTTL, DefaultAuthorizedTTL), cmp.Or(o.UnauthorizedTTL, DefaultUnauthorizedTTL)
 	switch o.FailurePolicy = cmp.Or(o.FailurePolicy, apiserverv1.FailurePolicyNoOpinion); {

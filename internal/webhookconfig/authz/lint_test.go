@@ -74,23 +74,29 @@ func TestLint(t *testing.T) {
 		{"another kind", "kind: Auth", "kind: Other", []string{"error: kind: "}},
 		{"another group", "apiVersion: apiserver", "apiVersion: other", []string{"error: apiVersion: "}},
 		{"an old version", "k8s.io/v1", "k8s.io/v1beta1", []string{"warning: apiVersion: v1beta1 is an old version"}},
-		{"no authorizers", good[strings.Index(good, "- {type: Node"):], "", []string{"there is no Node", "there is no RBAC", "error: authorizers: there is none"}},
-		{"a name twice", "name: allow", "name: deny", []string{`authorizers[3].name: "deny" is the name of another`}},
-		{"a type that does not exist", "type: RBAC", "type: Magic", []string{"there is no RBAC", `authorizers[2].type: "Magic" is no type`}},
+		{"no authorizers", good[strings.Index(good, "- {type: Node"):], "", []string{"error: authorizers: Required value", "there is no Node", "there is no RBAC"}},
+		{"a name twice", "name: allow", "name: deny", []string{`authorizers[3].name: Duplicate value: "deny"`}},
+		{"a type that does not exist", "type: RBAC", "type: Magic", []string{"there is no RBAC", `authorizers[2].type: Unsupported value: "Magic"`}},
 		{"a name of its own", "name: rbac", "name: mine", []string{"authorizers[2].name: an authorizer of the type RBAC is called"}},
 		{"everything is allowed", "{type: RBAC, name: rbac}", "{type: AlwaysAllow, name: alwaysallow}", []string{"there is no RBAC", "everything is allowed"}},
-		{"RBAC with a webhook", "name: rbac}", "name: rbac, webhook: {timeout: 1s}}", []string{"only authorizers of the type Webhook have one"}},
-		{"a webhook without", "{type: RBAC, name: rbac}", "{type: Webhook, name: x}", []string{"there is no RBAC", "authorizers[2].webhook: missing"}},
-		{"no timeout", "    timeout: 1s\n", "", []string{"0s is not more than 0"}},
+		{"RBAC with a webhook", "name: rbac}", "name: rbac, webhook: {timeout: 1s}}", []string{"authorizers[2].webhook: Invalid value"}},
+		{"a webhook without", "{type: RBAC, name: rbac}", "{type: Webhook, name: x}", []string{"there is no RBAC", "authorizers[2].webhook: Required value"}},
+		{"no timeout", "    timeout: 1s\n", "", []string{"authorizers[1].webhook.timeout: Required value"}},
 		{"a long timeout", "timeout: 1s", "timeout: 10s", []string{"every request waits up to 10s"}},
 		{"v1beta1", "subjectAccessReviewVersion: v1\n", "subjectAccessReviewVersion: v1beta1\n", []string{"v1beta1 is deprecated"}},
-		{"no version", "    subjectAccessReviewVersion: v1\n", "", []string{`"" is not known`}},
-		{"no failure policy", "    failurePolicy: Deny\n", "", []string{`"" is neither NoOpinion nor Deny`}},
-		{"no version of conditions", "    matchConditionSubjectAccessReviewVersion: v1\n", "", []string{`"" is not v1`}},
+		{"no version", "    subjectAccessReviewVersion: v1\n", "", []string{"authorizers[1].webhook.subjectAccessReviewVersion: Required value"}},
+		{"no failure policy", "    failurePolicy: Deny\n", "", []string{"authorizers[1].webhook.failurePolicy: Required value"}},
+		{"no version of conditions", "    matchConditionSubjectAccessReviewVersion: v1\n", "", []string{"authorizers[1].webhook.matchConditionSubjectAccessReviewVersion: Required value"}},
 		{"the example of the KEP", "'system:nodes' in request.groups", "'system:nodes' in request.user.groups", []string{"request.user is a name"}},
 		{"a condition that fails for paths", "!('system:nodes' in request.groups)", "request.resourceAttributes.verb == 'system:nodes'", []string{"error: authorizers[1].webhook.matchConditions[1]: it fails for requests for paths, and with failurePolicy Deny"}},
 		{"one that fails openly", "failurePolicy: NoOpinion", "failurePolicy: NoOpinion\n    matchConditions: [{expression: \"request.nonResourceAttributes.verb == ''\"}]", []string{"warning: authorizers[3].webhook.matchConditions[0]: it fails for requests for resources;"}},
 		{"one that does not", "!('system:nodes' in request.groups)", "!has(request.resourceAttributes) || request.resourceAttributes.verb == 'system:nodes'", nil},
+		{"one that does not compile", "!('system:nodes' in request.groups)", "'system:nodes' in request.group", []string{"error: authorizers[1].webhook.matchConditions[1].expression: Invalid value: \"'system:nodes' in request.group\": compilation failed: ERROR: <input>:1:26: undefined field 'group'; API"}},
+		{"one twice", "!('system:nodes' in request.groups)", "!(request.user in ['system:kube-controller-manager'])", []string{"the control plane waits", "error: authorizers[1].webhook.matchConditions[1].expression: Duplicate value"}},
+		{"RBAC twice", "{type: RBAC, name: rbac}", "{type: RBAC, name: rbac}\n- {type: RBAC, name: rbac}", []string{"error: authorizers[3].type: Duplicate value"}},
+		{"a name with capitals", "name: allow", "name: Allow", []string{"error: authorizers[3].name: Invalid value"}},
+		{"time that is negative", "unauthorizedTTL: 10s", "unauthorizedTTL: -1s", []string{"error: authorizers[1].webhook.unauthorizedTTL: Invalid value"}},
+		{"a relative kubeconfig", "/allow", "allow", []string{"error: authorizers[3].webhook.connectionInfo.kubeConfigFile: Invalid value: \"allow\": must be an absolute path"}},
 		{"a missing extra key", "!('system:nodes' in request.groups)", "request.extra['a'][0] == 'system:nodes'", []string{"users without that extra key"}},
 		{"conditions for other policies", denyConditions, denyConditions + "\n    - expression: \"has(request.resourceAttributes) ? false : false\"", []string{"error: authorizers[1].webhook.matchConditions[2]: it was written for other policies"}},
 		{"nobody is left out", denyConditions, "", []string{"the control plane waits for this webhook"}},
@@ -99,8 +105,8 @@ func TestLint(t *testing.T) {
 		{"no time for what is allowed", "authorizedTTL: 30s", "authorizedTTL: 0s", []string{"0 means 5m"}},
 		{"much time for what is allowed", "authorizedTTL: 30s", "authorizedTTL: 5m", []string{"stays allowed for 5m0s"}},
 		{"the cluster itself", "type: KubeConfigFile, kubeConfigFile: /allow", "type: InClusterConfig", []string{"crash with InClusterConfig"}},
-		{"another connection", "type: KubeConfigFile, kubeConfigFile: /allow", "type: Carrier", []string{`"Carrier" is not KubeConfigFile`}},
-		{"no kubeconfig", ", kubeConfigFile: /allow", "", []string{"kubeConfigFile: missing"}},
+		{"another connection", "type: KubeConfigFile, kubeConfigFile: /allow", "type: Carrier", []string{"authorizers[3].webhook.connectionInfo.type: Unsupported value"}},
+		{"no kubeconfig", ", kubeConfigFile: /allow", "", []string{"authorizers[3].webhook.connectionInfo.kubeConfigFile: Required value"}},
 		{"a kubeconfig elsewhere", "/allow", "/elsewhere", nil},
 		{"a kubeconfig that is none", "/allow", "/broken", []string{"/broken: "}},
 		{"no context", "/allow", "/nothing", []string{"no current-context"}},
@@ -138,7 +144,7 @@ func TestTooManyConditions(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(good, "    matchConditions:\n", "    matchConditions:\n"+strings.Repeat("    - expression: \"true\"\n", 63), 1)
 	problems := webhookconfig.Lint{}.Check([]byte(text))
-	if len(problems) != 1 || !strings.Contains(problems[0].What, "65 are more than 64") {
+	if len(problems) != 1 || !strings.Contains(problems[0].What, "Too many: 65: must have at most 64 items") {
 		t.Error(lines(problems))
 	}
 }

@@ -211,7 +211,7 @@ func (w *World) askCluster(ctx context.Context, r *usher.Request) (*clusterAnswe
 	review := cluster.SubjectAccessReview(r)
 	answered, err := w.clients.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("the cluster does not say what it thinks: %w", err)
+		return nil, fmt.Errorf("ask the API server: %w", err)
 	}
 	return clusterAnswerOf(answered.Status), nil
 }

@@ -88,7 +88,7 @@ type place struct {
 type judged struct {
 	place
 
-	object result.Object
+	object result.Identity
 	file   string
 }
 

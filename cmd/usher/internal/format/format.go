@@ -101,7 +101,7 @@ func (r *Report) Sort() {
 	slices.SortFunc(r.Policies, func(a, b Policy) int { return comparePolicies(a.PolicyRef, b.PolicyRef) })
 }
 
-func compareObjects(a, b result.Object) int {
+func compareObjects(a, b result.Identity) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.UID, b.UID))
 }
 
@@ -125,7 +125,7 @@ func severityRank(s usher.Severity) int {
 }
 
 // title is the object on one line.
-func title(o result.Object) string {
+func title(o result.Identity) string {
 	name := o.Name
 	if o.Namespace != "" {
 		name = o.Namespace + "/" + name

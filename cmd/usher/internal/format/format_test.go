@@ -48,8 +48,8 @@ func policy(name string) usher.PolicyRef {
 
 // report has every status, with and without severity, field, place and policy.
 func report() *format.Report {
-	web := result.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
-	pod := result.Object{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "cart"}
+	web := result.Identity{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	pod := result.Identity{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "cart"}
 	until := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
 	exemption := &usher.Exemption{
 		PolicyRef: usher.PolicyRef{Kind: "PolicyExemption", Namespace: "shop", Name: "old-cart"}, Reason: "moved in March", Owner: "shop@example.com", ExpiresAt: until,
@@ -62,7 +62,7 @@ func report() *format.Report {
 			{Result: result.Result{Object: pod, Policy: policy("host"), Rule: "spec.validations[0]", Status: result.Warn, Message: "would change spec.hostNetwork", Severity: "high"}, File: "-"},
 			{Result: result.Result{Object: pod, Policy: policy("broken"), Rule: "spec.validations[0]", Status: result.Error, Message: "no such key: x"}, File: "/srv/pod.yaml"},
 			{Result: result.Result{Object: pod, Policy: policy("tags"), Rule: "spec.validations[0]", Status: result.Skip, Message: "exempt: moved in March", Severity: "low", Exemption: exemption}},
-			{Result: result.Result{Object: result.Object{APIVersion: "metrics.k8s.io/v1beta1", Kind: "*"}, Status: result.Error, Message: "*.metrics.k8s.io cannot be read: the server is currently unable to handle the request"}},
+			{Result: result.Result{Object: result.Identity{APIVersion: "metrics.k8s.io/v1beta1", Kind: "*"}, Status: result.Error, Message: "*.metrics.k8s.io cannot be read: the server is currently unable to handle the request"}},
 		},
 		Policies: []format.Policy{
 			{PolicyRef: policy("tags"), Summary: result.Summary{Fail: 1, Skip: 1, Pass: 4}},
@@ -207,7 +207,7 @@ func TestManyResults(t *testing.T) {
 			status = result.Skip
 		}
 		r.Results[i] = format.Result{Result: result.Result{
-			Object: result.Object{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: fmt.Sprintf("web-%d", i)},
+			Object: result.Identity{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: fmt.Sprintf("web-%d", i)},
 			Policy: policy("tags"), Rule: "spec.validations[0]", Status: status, Message: "pin the version",
 		}}
 	}
@@ -229,7 +229,7 @@ func TestHostileText(t *testing.T) {
 	for i, text := range hostile() {
 		ref := usher.PolicyRef{Kind: "ObjectPolicy", Namespace: text, Name: text}
 		one := format.Result{File: text, Line: 1, Result: result.Result{
-			Object: result.Object{APIVersion: text, Kind: text, Namespace: text, Name: text},
+			Object: result.Identity{APIVersion: text, Kind: text, Namespace: text, Name: text},
 			Policy: ref, Rule: text, Validation: text, Message: text, Field: text, Category: text, Severity: usher.Severity(text), Status: result.Fail,
 			Exemption: nil,
 		}}

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"bytes"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -45,15 +44,11 @@ func (t *text) parse() {
 		return
 	}
 	t.parsed, t.objects, t.seen = true, map[nth]*yaml.Node{}, map[nth]int{}
-	decoder := yaml.NewDecoder(bytes.NewReader(t.content))
-	for {
-		var document yaml.Node
-		if err := decoder.Decode(&document); err != nil {
+	for root, err := range manifest.Nodes(t.content) {
+		if err != nil {
 			return
 		}
-		if len(document.Content) > 0 {
-			t.add(document.Content[0], 0)
-		}
+		t.add(root, 0)
 	}
 }
 
@@ -61,37 +56,18 @@ func (t *text) parse() {
 const deepest = 10
 
 func (t *text) add(node *yaml.Node, depth int) {
-	if items := member(node, "items"); items != nil && items.Kind == yaml.SequenceNode && depth < deepest {
+	if items := manifest.Member(node, "items"); items != nil && items.Kind == yaml.SequenceNode && depth < deepest {
 		for _, item := range items.Content {
 			t.add(item, depth+1)
 		}
 		return
 	}
-	metadata := member(node, "metadata")
-	key := nth{scalar(node, "apiVersion"), scalar(node, "kind"), scalar(metadata, "namespace"), scalar(metadata, "name"), 0}
+	text := func(path ...string) string { return manifest.Text(node, path...) }
+	key := nth{text("apiVersion"), text("kind"), text("metadata", "namespace"), text("metadata", "name"), 0}
 	same := key
 	key.n = t.seen[same]
 	t.seen[same]++
 	t.objects[key] = node
-}
-
-func member(node *yaml.Node, key string) *yaml.Node {
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
-			return node.Content[i+1]
-		}
-	}
-	return nil
-}
-
-func scalar(node *yaml.Node, key string) string {
-	if value := member(node, key); value != nil {
-		return value.Value
-	}
-	return ""
 }
 
 // number tells objects with the same name apart.

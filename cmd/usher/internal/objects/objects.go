@@ -2,8 +2,6 @@
 package objects
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	stdjson "encoding/json"
 	"errors"
@@ -14,9 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admission/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/manifest"
@@ -27,8 +23,8 @@ type Input struct {
 	// File is where it comes from; "-" is the standard input.
 	File   string
 	Object map[string]any
-	// Source is where an object of the standard input comes from.
-	Source Source
+	// Origin is where an object of the standard input comes from.
+	Origin Origin
 	// Review is the request of an AdmissionReview of any version, and the object is nil then.
 	Review *admissionv1.AdmissionRequest
 
@@ -90,9 +86,6 @@ func inputFiles(path string) ([]string, error) {
 	return files, nil
 }
 
-// maxFile is the largest file of objects: all that a large cluster has of a kind.
-const maxFile = 1 << 30
-
 // readInputFile returns the objects of a file, with ErrNoObject if it also has other documents.
 func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	var content []byte
@@ -100,24 +93,19 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	if file == "-" {
 		content, err = io.ReadAll(stdin)
 	} else {
-		content, err = manifest.Read(file, maxFile)
+		content, err = manifest.Read(file, manifest.MaxObjects)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
 	var inputs []Input
 	var other error
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			number(inputs, content)
-			return inputs, other
-		}
+	for _, document := range manifest.Split(content) {
+		values, err := document.Values()
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		for _, value := range valuesOf(document) {
+		for _, value := range values {
 			found, err := parseInput(value)
 			switch {
 			case errors.Is(err, ErrNoObject):
@@ -127,52 +115,23 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 			}
 			for _, in := range found {
 				if in.File = file; file == "-" {
-					in.Source = sourceOf(document, in.Object)
+					in.Origin = originOf(document.Text, in.Object)
 				}
 				inputs = append(inputs, in)
 			}
 		}
 	}
+	number(inputs, content)
+	return inputs, other
 }
 
-// valuesOf splits a sequence of JSON values, of which a YAML parser reads only the first. The last
-// item is the rest that is not JSON.
-func valuesOf(document []byte) [][]byte {
-	if !bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
-		return [][]byte{document}
-	}
-	var values [][]byte
-	decoder := stdjson.NewDecoder(bytes.NewReader(document))
-	for {
-		var value stdjson.RawMessage
-		switch err := decoder.Decode(&value); {
-		case errors.Is(err, io.EOF):
-			return values
-		case err != nil:
-			return append(values, document[decoder.InputOffset():])
-		}
-		values = append(values, value)
-	}
-}
-
-func parseInput(document []byte) ([]Input, error) {
-	raw, err := yaml.YAMLToJSON(document)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Equal(raw, []byte("null")) {
-		return nil, nil
-	}
-	var tree any
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &tree); err != nil {
-		return nil, err
-	}
-	object, ok := tree.(map[string]any)
+func parseInput(value any) ([]Input, error) {
+	object, ok := value.(map[string]any)
 	if !ok {
 		return nil, ErrNoObject
 	}
 	var inputs []Input
-	err = manifest.Each(object, func(object map[string]any) error {
+	err := manifest.Each(object, func(object map[string]any) error {
 		if !isObject(object) {
 			return ErrNoObject
 		}

@@ -260,7 +260,7 @@ func (sc *scan) policiesFor(kind result.Kind) []usher.PolicyRef {
 // cannotRead adds a result for each policy that is for a kind that cannot be read.
 func (sc *scan) cannotRead(kind result.Kind, err error) {
 	sc.kinds = append(sc.kinds, result.KindState{Kind: kind, Err: err, Since: time.Now()})
-	about := result.Object{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Kind}
+	about := result.Identity{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Kind}
 	current := sc.inForce
 	if sc.whatIf != nil {
 		current = sc.whatIf

@@ -149,7 +149,7 @@ func (f *auditFlags) place(in *objects.Input) (file string, line func(field stri
 	case f.stdinName != "" && !isFolder:
 		return f.stdinName, in.Line
 	}
-	if source := in.Source.In(folder); source != "" {
+	if source := in.Origin.In(folder); source != "" {
 		return source, func(string) int { return 0 }
 	}
 	return in.File, in.Line

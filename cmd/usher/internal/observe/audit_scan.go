@@ -46,9 +46,9 @@ func (o *object) String() string {
 }
 
 // name names an object. One whose name the API server makes has the prefix with a star.
-func name(o *object) result.Object {
+func name(o *object) result.Identity {
 	metadata, _ := o.tree["metadata"].(map[string]any)
-	var n result.Object
+	var n result.Identity
 	n.APIVersion, n.Kind = o.kind.Resource.GroupVersion().String(), o.kind.Kind
 	n.Namespace, _ = metadata["namespace"].(string)
 	n.Name, _ = metadata["name"].(string)

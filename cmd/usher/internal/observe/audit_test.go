@@ -44,7 +44,7 @@ func (results) Namespace(name string) ([]result.Result, result.Summary) {
 	var all []result.Result
 	for i := range 1200 {
 		all = append(all, result.Result{
-			Object: result.Object{APIVersion: "v1", Kind: "Pod", Namespace: name, Name: fmt.Sprintf("pod-%04d", i)},
+			Object: result.Identity{APIVersion: "v1", Kind: "Pod", Namespace: name, Name: fmt.Sprintf("pod-%04d", i)},
 			Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: fmt.Sprint("policy-", i%2)}, Rule: "spec.validations[0]", Status: result.Fail, Message: "no",
 		})
 	}

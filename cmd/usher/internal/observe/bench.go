@@ -209,7 +209,7 @@ type benchError struct {
 	Example string `json:"example"`
 }
 
-func benchReportOf(r *load.Result) *benchReport {
+func benchReportOf(r *load.Measurement) *benchReport {
 	report := &benchReport{
 		Seconds: r.Elapsed.Seconds(), Answered: r.Answered, PerSecond: r.Rate(), Verdicts: r.Verdicts,
 		Failed: r.Failed(), Unsent: r.Unsent,

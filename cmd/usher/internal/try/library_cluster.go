@@ -47,8 +47,8 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, set policie
 	if err != nil {
 		return err
 	}
-	objects := map[result.Object]*triedObject{}
-	var order []result.Object
+	objects := map[result.Identity]*triedObject{}
+	var order []result.Identity
 	for i := range audited.Results {
 		r := &audited.Results[i].Result
 		if r.Object.Name == "" {

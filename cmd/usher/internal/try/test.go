@@ -114,8 +114,8 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 func roles(objects []map[string]any) (usher.Decider, error) { return authz.Server(objects) }
 
 // runCases runs cases on all processors and returns the results in the cases' order.
-func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []policytest.Result {
-	results := make([]policytest.Result, len(cases))
+func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []policytest.Report {
+	results := make([]policytest.Report, len(cases))
 	var done atomic.Int64
 	stop := cli.ShowProgress(s.Err, func() string { return fmt.Sprintf("%d of %d cases", done.Load(), len(cases)) })
 	defer stop()
@@ -133,7 +133,7 @@ func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []pol
 }
 
 type testReport struct {
-	Cases   []policytest.Result `json:"cases"`
+	Cases   []policytest.Report `json:"cases"`
 	Passed  int                 `json:"passed"`
 	Failed  int                 `json:"failed"`
 	Skipped int                 `json:"skipped"`
@@ -173,7 +173,7 @@ func (r *testReport) examine(ctx context.Context, s cli.Streams, cases []policyt
 	return nil
 }
 
-func newTestReport(results []policytest.Result) testReport {
+func newTestReport(results []policytest.Report) testReport {
 	report := testReport{Cases: results}
 	for _, r := range results {
 		switch r.Status {

@@ -26,7 +26,7 @@ func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compil
 	var problems []rule.Problem
 	var skipped []notTried
 	var again []*compile.Compiled
-	note := func(c *compile.Compiled, result trial.Result) {
+	note := func(c *compile.Compiled, result trial.Report) {
 		problems = append(problems, result.Problems...)
 		for _, why := range result.Skipped {
 			skipped = append(skipped, notTried{c.Ref, why})
@@ -66,8 +66,8 @@ func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compil
 }
 
 // triedWithin tries a policy for some time. One that does not end gets that as a problem.
-func triedWithin(ctx context.Context, longest, timeout time.Duration, c *compile.Compiled, try *trial.Trial) (trial.Result, error) {
-	result, err := stall.Within(ctx, timeout, func(ctx context.Context) (trial.Result, error) {
+func triedWithin(ctx context.Context, longest, timeout time.Duration, c *compile.Compiled, try *trial.Trial) (trial.Report, error) {
+	result, err := stall.Within(ctx, timeout, func(ctx context.Context) (trial.Report, error) {
 		trying, cancel := context.WithTimeout(ctx, longest)
 		defer cancel()
 		return try.Try(trying, *c), nil

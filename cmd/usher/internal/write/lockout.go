@@ -54,7 +54,7 @@ func (f *lockoutFlag) try(ctx context.Context, timeout time.Duration, compiled [
 	sound := slices.DeleteFunc(slices.Clone(compiled), func(c compile.Compiled) bool {
 		return len(rule.Errors(rule.Written(c.Problems))) > 0
 	})
-	results, err := policies.Within(ctx, timeout, "try policies", func(ctx context.Context) ([]lockout.Result, error) {
+	results, err := policies.Within(ctx, timeout, "try policies", func(ctx context.Context) ([]lockout.Report, error) {
 		return lockout.All(ctx, sound, o)
 	})
 	if err != nil {

@@ -122,7 +122,7 @@ type analysis struct {
 	limits limits
 	// What names are.
 	measures         map[string]cel.Measure
-	sources, origins map[string]cel.Source
+	sources, origins map[string]cel.Provenance
 	// added are the expressions that are no variables, and defined the variables.
 	added   []share
 	defined []share
@@ -131,13 +131,13 @@ type analysis struct {
 	// What the last expression reads, and its value. It is read, unless it is that of a variable.
 	names cel.Reads
 	value cel.Measure
-	from  cel.Source
+	from  cel.Provenance
 }
 
 func newAnalysis() analysis {
 	a := analysis{
 		measures: map[string]cel.Measure{variablesName: cel.Fields(nil)},
-		sources:  map[string]cel.Source{}, origins: map[string]cel.Source{},
+		sources:  map[string]cel.Provenance{}, origins: map[string]cel.Provenance{},
 	}
 	for _, name := range []string{objectName, oldObjectName, paramsName, requestName, namespaceName} {
 		a.measures[name], a.sources[name] = cel.Input(), cel.Variable(name)
@@ -152,7 +152,7 @@ func newAnalysis() analysis {
 // add adds an expression, or one that does not compile: nil.
 func (a *analysis) add(ast *celgo.Ast) {
 	a.reads.AddValue(a.from)
-	a.names, a.value, a.from = cel.Reads{}, cel.AtMost(1), cel.Source{}
+	a.names, a.value, a.from = cel.Reads{}, cel.AtMost(1), cel.Provenance{}
 	a.added = append(a.added, share{})
 	if ast == nil {
 		return
@@ -170,7 +170,7 @@ func (a *analysis) add(ast *celgo.Ast) {
 // share.
 func (a *analysis) into(shared *cel.Bound) {
 	a.reads.AddValue(a.from)
-	a.from = cel.Source{}
+	a.from = cel.Provenance{}
 	*shared, a.own = shared.Plus(a.own), cel.Bound{}
 }
 
@@ -182,13 +182,13 @@ func (a *analysis) variable(name string, before []variable) has {
 	if a.from.HasFields() {
 		// The value may be that of all variables.
 		a.reads.AddValue(a.from)
-		a.from = cel.Source{}
+		a.from = cel.Provenance{}
 	}
 	a.origins[name] = a.from
-	a.from = cel.Source{}
+	a.from = cel.Provenance{}
 	a.into(&a.limits.variables)
 	a.measures[variablesName] = a.measures[variablesName].With(name, a.value)
-	a.sources[variablesName] = cel.SourceFields(variablesName, a.origins)
+	a.sources[variablesName] = cel.VariableFields(variablesName, a.origins)
 	var depends has
 	for name, h := range map[string]has{
 		requestName: asConditions, namespaceName: withNamespace, authorizerName: withAuthorizer, resourceName: withAuthorizer,

@@ -29,22 +29,22 @@ func TestInterrupted(t *testing.T) {
 	const slow = "lists.range(%d).all(i, object.items == oldObject.items)"
 	for _, row := range []struct {
 		reason string
-		source admission.Source
+		source admission.Code
 	}{
-		{"costs do not count", admission.Source{Validations: []admission.Validation{{Expression: fmt.Sprintf(slow, 20_000)}}}},
-		{"costs count", admission.Source{Validations: []admission.Validation{{Expression: fmt.Sprintf(slow, 90_000)}}}},
-		{"a loop in a loop", admission.Source{Validations: []admission.Validation{{Expression: "lists.range(100).all(j, " + fmt.Sprintf(slow, 150) + ")"}}}},
-		{"a condition", admission.Source{Conditions: []admission.Named{{Name: "c", Expression: fmt.Sprintf(slow, 20_000)}}}},
-		{"a variable", admission.Source{
+		{"costs do not count", admission.Code{Validations: []admission.Validation{{Expression: fmt.Sprintf(slow, 20_000)}}}},
+		{"costs count", admission.Code{Validations: []admission.Validation{{Expression: fmt.Sprintf(slow, 90_000)}}}},
+		{"a loop in a loop", admission.Code{Validations: []admission.Validation{{Expression: "lists.range(100).all(j, " + fmt.Sprintf(slow, 150) + ")"}}}},
+		{"a condition", admission.Code{Conditions: []admission.Named{{Name: "c", Expression: fmt.Sprintf(slow, 20_000)}}}},
+		{"a variable", admission.Code{
 			Variables:   []admission.Named{{Name: "v", Expression: fmt.Sprintf(slow, 20_000)}},
 			Validations: []admission.Validation{{Expression: "variables.v"}},
 		}},
-		{"a message", admission.Source{Validations: []admission.Validation{{Expression: "false", MessageExpression: "string(" + fmt.Sprintf(slow, 20_000) + ")"}}}},
-		{"a name", admission.Source{
+		{"a message", admission.Code{Validations: []admission.Validation{{Expression: "false", MessageExpression: "string(" + fmt.Sprintf(slow, 20_000) + ")"}}}},
+		{"a name", admission.Code{
 			Data:        []admission.Data{configMap("a", "string("+fmt.Sprintf(slow, 20_000)+")")},
 			Validations: []admission.Validation{{Expression: "has(data.a.b)"}},
 		}},
-		{"an annotation", admission.Source{Annotations: []admission.Annotation{{Key: "a", ValueExpression: "string(" + fmt.Sprintf(slow, 20_000) + ")"}}}},
+		{"an annotation", admission.Code{Annotations: []admission.Annotation{{Key: "a", ValueExpression: "string(" + fmt.Sprintf(slow, 20_000) + ")"}}}},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +101,7 @@ func TestHostileExpressions(t *testing.T) {
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
-			p, problems := admission.Compile(admission.Source{Variables: row.variables, Validations: []admission.Validation{{Expression: row.expression}}})
+			p, problems := admission.Compile(admission.Code{Variables: row.variables, Validations: []admission.Validation{{Expression: row.expression}}})
 			if len(problems) > 0 {
 				t.Fatalf("%.300v", problems)
 			}

@@ -20,8 +20,8 @@ import (
 )
 
 // typical is a policy of five validations and a variable.
-func typical(n int) admission.Source {
-	return admission.Source{
+func typical(n int) admission.Code {
+	return admission.Code{
 		Variables: []admission.Named{{Name: "containers", Expression: "object.spec.containers + object.spec.?initContainers.orValue([])"}},
 		Validations: []admission.Validation{
 			{Expression: fmt.Sprintf("object.spec.terminationGracePeriodSeconds <= %d", 60+n), Message: "too slow"},
@@ -88,7 +88,7 @@ func BenchmarkExpression(b *testing.B) {
 	inputs := podInputs()
 	for i, v := range typical(0).Validations {
 		b.Run(fmt.Sprint(i), func(b *testing.B) {
-			p, problems := admission.Compile(admission.Source{Variables: typical(0).Variables, Validations: []admission.Validation{v}})
+			p, problems := admission.Compile(admission.Code{Variables: typical(0).Variables, Validations: []admission.Validation{v}})
 			if len(problems) > 0 {
 				b.Fatal(problems)
 			}
@@ -119,7 +119,7 @@ func BenchmarkRestricted(b *testing.B) {
 	}
 	var closures, interpreted []*admission.Program
 	for _, w := range policiesWritten(b, "library/pod-security-restricted") {
-		s := admission.Source{Params: true, LazyMessages: true, Variables: w.Spec.Variables, Conditions: w.Spec.MatchConditions}
+		s := admission.Code{Params: true, LazyMessages: true, Variables: w.Spec.Variables, Conditions: w.Spec.MatchConditions}
 		for _, v := range w.Spec.Validations {
 			s.Validations = append(s.Validations, admission.Validation{Expression: v.Expression, MessageExpression: v.MessageExpression})
 		}

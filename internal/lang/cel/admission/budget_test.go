@@ -18,8 +18,8 @@ import (
 // machines that do something else.
 const compiling = 20 * time.Second
 
-func sourceOf(h *celtest.Hostile) admission.Source {
-	s := admission.Source{Validations: []admission.Validation{{Expression: h.Expression}}}
+func sourceOf(h *celtest.Hostile) admission.Code {
+	s := admission.Code{Validations: []admission.Validation{{Expression: h.Expression}}}
 	for i, text := range h.Variables {
 		s.Variables = append(s.Variables, admission.Named{Name: fmt.Sprintf("v%d", i), Expression: text})
 	}
@@ -53,7 +53,7 @@ func TestCompilingEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, problems := admission.CompileWithin(&cel.Budget{Context: ctx}, admission.Source{
+	_, problems := admission.CompileWithin(&cel.Budget{Context: ctx}, admission.Code{
 		Variables:   []admission.Named{{Name: "v", Expression: "1"}},
 		Validations: []admission.Validation{{Expression: "variables.v == 1"}, {Expression: "true"}},
 	})
@@ -147,11 +147,11 @@ func TestNobodyWaits(t *testing.T) {
 			return
 		}
 		inner = true
-		if _, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: "true"}}}); problems != nil {
+		if _, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: "true"}}}); problems != nil {
 			t.Error(problems)
 		}
 	}}
-	if _, problems := admission.CompileWithin(&cel.Budget{Context: ctx}, admission.Source{Validations: []admission.Validation{{Expression: "true"}}}); problems != nil || !inner {
+	if _, problems := admission.CompileWithin(&cel.Budget{Context: ctx}, admission.Code{Validations: []admission.Validation{{Expression: "true"}}}); problems != nil || !inner {
 		t.Errorf("problems: %v, compiled another: %t", problems, inner)
 	}
 }

@@ -193,7 +193,7 @@ func TestClosuresOfPolicies(t *testing.T) {
 	var count tally
 	for i, w := range policiesWritten(t, "library", "examples", "docs", "internal/compile", "internal/trial", "internal/convert") {
 		texts := w.expressions()
-		p, err := admission.CompileBoth(admission.Source{Params: true, Variables: w.Spec.Variables}, texts...)
+		p, err := admission.CompileBoth(admission.Code{Params: true, Variables: w.Spec.Variables}, texts...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,8 +23,8 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// A Source is the expressions of one policy, as they are written.
-type Source struct {
+// Code is the expressions of one policy, as they are written.
+type Code struct {
 	// Params says that there is a variable params.
 	Params bool
 	// Data are the fields of the variable data, which there is if there are any.
@@ -66,7 +66,7 @@ type Text struct{ Field, Expression string }
 
 // A Program is the compiled expressions of one policy. It is immutable.
 type Program struct {
-	source Source
+	source Code
 	// data are the name expressions of the sources of data, of which names are the names.
 	data        []expression
 	names       []string
@@ -118,7 +118,7 @@ type variable struct {
 // Compile compiles expressions. Problems have no Policy and no File; their fields are below spec.
 // With problems of severity Error the program evaluates to what an API server makes of expressions
 // that do not compile.
-func Compile(s Source) (*Program, []rule.Problem) {
+func Compile(s Code) (*Program, []rule.Problem) {
 	return CompileWithin(&cel.Budget{}, s)
 }
 
@@ -128,7 +128,7 @@ const heavy = 0.05
 
 // CompileWithin is Compile with the budget of a policy. What is not compiled before its context is done
 // is a problem that is Pending.
-func CompileWithin(budget *cel.Budget, s Source) (*Program, []rule.Problem) {
+func CompileWithin(budget *cel.Budget, s Code) (*Program, []rule.Problem) {
 	p, before := &Program{source: s}, budget.Spent()
 	c, err := p.compile(budget, (*cel.Environment).Plan)
 	if err != nil {

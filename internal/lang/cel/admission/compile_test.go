@@ -10,7 +10,7 @@ import (
 func TestPanicsOfTheCompilerAreProblems(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"[?object.spec] == []", "{?'a': object.spec} == {}"} {
-		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: text}, {Expression: "nothing"}}})
+		_, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: text}, {Expression: "nothing"}}})
 		if len(problems) != 2 || problems[0].Field != "spec.validations[0].expression" || !strings.Contains(problems[1].What, "undeclared reference") {
 			t.Errorf("%s: %v", text, problems)
 		}
@@ -29,7 +29,7 @@ func TestMisspelledFunctions(t *testing.T) {
 		{"frobnicate(object)", "see docs/cel.md for the functions that there are"},
 		{strings.Repeat("startsWith", 1000) + "(object)", "see docs/cel.md for the functions that there are"},
 	} {
-		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: test.expression}}})
+		_, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: test.expression}}})
 		if len(problems) == 0 {
 			t.Errorf("%.50s: no problem", test.expression)
 			continue
@@ -46,7 +46,7 @@ func TestOptionalsWithoutOrValue(t *testing.T) {
 		"object.metadata.?labels.?app == 'web'", "object.metadata.?labels.?app.startsWith('a')", "!object.spec.?hostNetwork", "object.spec.?hostNetwork",
 		"object.spec.?a && true", "size(object.spec.?a) > 1", "object.spec.?containers.all(c, true)", "'a' in object.spec.?list",
 	} {
-		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: expression}}})
+		_, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: expression}}})
 		if len(problems) != 1 || problems[0].Do != admission.AdviceForOptional {
 			t.Errorf("%s: %v", expression, problems)
 		}
@@ -57,7 +57,7 @@ func TestOptionalsWithoutOrValue(t *testing.T) {
 func TestFunctionsOfOptionals(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"object.spec.replicas.or(1) == 1", "(1 + 1).orValue(2) == 2", "'a'.hasValue()", "1.value() == 1"} {
-		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: expression}}})
+		_, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: expression}}})
 		if len(problems) != 1 || problems[0].Do != admission.AdviceForValue {
 			t.Errorf("%s: %v", expression, problems)
 		}
@@ -79,7 +79,7 @@ func TestOperatorsOfOtherLanguages(t *testing.T) {
 		"object.a == 'not => and' )":    "correct the expression",
 		"object.a == 'x' || object.b (": "correct the expression",
 	} {
-		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: expression}}})
+		_, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: expression}}})
 		if len(problems) != 1 || !strings.Contains(problems[0].Do, want) {
 			t.Errorf("%s: %v, want one with %q", expression, problems, want)
 		}

@@ -10,7 +10,7 @@ import (
 // TestExplainWhileCompiling: environments are used again, by one at a time.
 func TestExplainWhileCompiling(t *testing.T) {
 	t.Parallel()
-	source := admission.Source{
+	source := admission.Code{
 		Variables:   []admission.Named{{Name: "x", Expression: "object.metadata"}},
 		Validations: []admission.Validation{{Expression: "variables.x.name == 'a' || variables.x.name == 'b'"}},
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // source has the variables that expressions see.
-var source = admission.Source{Params: true, Variables: []admission.Named{
+var source = admission.Code{Params: true, Variables: []admission.Named{
 	{Name: "text", Expression: "object.metadata.name"}, {Name: "chain", Expression: "variables.text + '!'"}, {Name: "number", Expression: "3"}, {Name: "half", Expression: "0.5"},
 	{Name: "list", Expression: "[1, 2, 3]"}, {Name: "names", Expression: "object.?spec.?names.orValue(['x'])"}, {Name: "labels", Expression: "object.?metadata.?labels.orValue({})"},
 	{Name: "option", Expression: "object.?metadata.?name"}, {Name: "yes", Expression: "variables.number > 2"}, {Name: "nil", Expression: "null"},
@@ -41,7 +41,7 @@ func (p *pair) usher(t testing.TB, s *situation, budget int64) answer {
 	return s.usher(t, p.program, p.index, budget)
 }
 
-func pairs(t testing.TB, s admission.Source, texts ...string) []pair {
+func pairs(t testing.TB, s admission.Code, texts ...string) []pair {
 	t.Helper()
 	o := newOracle(t, s.Variables)
 	program, err := admission.CompileAny(s, texts...)

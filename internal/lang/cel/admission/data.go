@@ -94,7 +94,7 @@ func (a *activation) dataView() *cel.Record {
 }
 
 // indexOf returns the index of a source of data, -1 if there is none.
-func (s *Source) indexOf(name string) int {
+func (s *Code) indexOf(name string) int {
 	for i := range s.Data {
 		if s.Data[i].Name == name {
 			return i

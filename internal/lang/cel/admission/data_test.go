@@ -48,7 +48,7 @@ func (w *world) know(known *fact.Known, err error) bool {
 }
 
 // evaluate evaluates a policy as an engine does.
-func (w *world) evaluate(t *testing.T, p *admission.Program) admission.Result {
+func (w *world) evaluate(t *testing.T, p *admission.Program) admission.Evaluation {
 	t.Helper()
 	known := &fact.Known{}
 	for {
@@ -111,7 +111,7 @@ func TestData(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			p, problems := admission.Compile(admission.Source{Data: test.data, Validations: []admission.Validation{{Expression: test.expression}}})
+			p, problems := admission.Compile(admission.Code{Data: test.data, Validations: []admission.Validation{{Expression: test.expression}}})
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
@@ -134,7 +134,7 @@ func TestData(t *testing.T) {
 
 func TestDataIsSeenByEveryExpression(t *testing.T) {
 	t.Parallel()
-	p, problems := admission.Compile(admission.Source{
+	p, problems := admission.Compile(admission.Code{
 		Data:       []admission.Data{configMap("quota", "")},
 		Variables:  []admission.Named{{Name: "team", Expression: "data.quota.data.team"}},
 		Conditions: []admission.Named{{Name: "most", Expression: "data.quota.data.most == '2'"}},
@@ -148,7 +148,7 @@ func TestDataIsSeenByEveryExpression(t *testing.T) {
 	}
 	w := &world{facts: facts()}
 	result := w.evaluate(t, p)
-	want := admission.Result{
+	want := admission.Evaluation{
 		Denials:     []admission.Denial{{Message: "only red may", Reason: "Invalid"}},
 		Annotations: []admission.Published{{Key: "most", Value: "2"}},
 	}
@@ -163,7 +163,7 @@ func TestDataIsSeenByEveryExpression(t *testing.T) {
 // TestDataOfMutations changes the label that names an object: the mutation after it reads another.
 func TestDataOfMutations(t *testing.T) {
 	t.Parallel()
-	p, problems := admission.Compile(admission.Source{
+	p, problems := admission.Compile(admission.Code{
 		Data: []admission.Data{configMap("of", "object.metadata.labels.team")},
 		Mutations: []admission.Mutation{
 			{Type: admission.JSONPatch, Expression: `[JSONPatch{op: "replace", path: "/metadata/labels/team", value: data.of.data.next}]`},
@@ -203,16 +203,16 @@ func TestProblemsOfData(t *testing.T) {
 	quota := []admission.Data{configMap("quota", "")}
 	for _, test := range []struct {
 		reason          string
-		source          admission.Source
+		source          admission.Code
 		field, what, do string
 	}{
-		{"a name that is misspelled", admission.Source{Data: quota, Validations: []admission.Validation{{Expression: "data.qouta.a == 1"}}}, "spec.validations[0].expression", "undefined field 'qouta'", "did you mean quota?"},
-		{"no data", admission.Source{Validations: []admission.Validation{{Expression: "data.quota.a == 1"}}}, "spec.validations[0].expression", "undeclared reference to 'data'", "add a source to spec.data"},
-		{"data in a name", admission.Source{Data: []admission.Data{configMap("a", ""), configMap("b", "data.a.data.x")}}, "spec.data[1].object.nameExpression", "undeclared reference to 'data'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
-		{"variables in a name", admission.Source{Data: []admission.Data{configMap("b", "variables.x")}, Variables: []admission.Named{{Name: "x", Expression: "'a'"}}}, "spec.data[0].object.nameExpression", "undefined field 'x'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
-		{"params in a name", admission.Source{Params: true, Data: []admission.Data{configMap("b", "params.x")}}, "spec.data[0].object.nameExpression", "undeclared reference to 'params'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
-		{"a name that is a number", admission.Source{Data: []admission.Data{configMap("b", "1")}}, "spec.data[0].object.nameExpression", "must evaluate to one of [string dyn] but got int", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
-		{"no data left for the next policy", admission.Source{Data: []admission.Data{configMap("other", "")}, Validations: []admission.Validation{{Expression: "has(data.quota)"}}}, "spec.validations[0].expression", "undefined field 'quota'", "see docs/cel.md for the fields of request, namespaceObject and variables"},
+		{"a name that is misspelled", admission.Code{Data: quota, Validations: []admission.Validation{{Expression: "data.qouta.a == 1"}}}, "spec.validations[0].expression", "undefined field 'qouta'", "did you mean quota?"},
+		{"no data", admission.Code{Validations: []admission.Validation{{Expression: "data.quota.a == 1"}}}, "spec.validations[0].expression", "undeclared reference to 'data'", "add a source to spec.data"},
+		{"data in a name", admission.Code{Data: []admission.Data{configMap("a", ""), configMap("b", "data.a.data.x")}}, "spec.data[1].object.nameExpression", "undeclared reference to 'data'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
+		{"variables in a name", admission.Code{Data: []admission.Data{configMap("b", "variables.x")}, Variables: []admission.Named{{Name: "x", Expression: "'a'"}}}, "spec.data[0].object.nameExpression", "undefined field 'x'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
+		{"params in a name", admission.Code{Params: true, Data: []admission.Data{configMap("b", "params.x")}}, "spec.data[0].object.nameExpression", "undeclared reference to 'params'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
+		{"a name that is a number", admission.Code{Data: []admission.Data{configMap("b", "1")}}, "spec.data[0].object.nameExpression", "must evaluate to one of [string dyn] but got int", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
+		{"no data left for the next policy", admission.Code{Data: []admission.Data{configMap("other", "")}, Validations: []admission.Validation{{Expression: "has(data.quota)"}}}, "spec.validations[0].expression", "undefined field 'quota'", "see docs/cel.md for the fields of request, namespaceObject and variables"},
 	} {
 		_, problems := admission.Compile(test.source)
 		if len(problems) != 1 {
@@ -231,7 +231,7 @@ func TestProblemsOfData(t *testing.T) {
 func TestSizeOfData(t *testing.T) {
 	t.Parallel()
 	const loop = "data.all.all(x, data.all.all(y, x.name == y.name || size(x.name) >= 0))"
-	p, problems := admission.Compile(admission.Source{
+	p, problems := admission.Compile(admission.Code{
 		Data: []admission.Data{{Name: "all", Load: func(in *admission.Input, _ string) (any, error) {
 			return in.Facts.Value(&fact.Object{APIVersion: "v1", Kind: "Pod", All: true})
 		}}},
@@ -266,7 +266,7 @@ func TestSizeOfData(t *testing.T) {
 
 func TestExplainData(t *testing.T) {
 	t.Parallel()
-	p, problems := admission.Compile(admission.Source{
+	p, problems := admission.Compile(admission.Code{
 		Data:        []admission.Data{configMap("of", "object.metadata.labels.team"), configMap("unread", "object.metadata.name")},
 		Variables:   []admission.Named{{Name: "lead", Expression: "data.of.data.lead"}},
 		Validations: []admission.Validation{{Expression: "variables.lead == 'joe' && data.unread.x"}},

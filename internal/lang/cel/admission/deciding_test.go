@@ -37,7 +37,7 @@ func TestLazyMessages(t *testing.T) {
 		{"the message of the only one that does not hold is told", "a", false, true, "all 30", "all 30", 1},
 		{"messages beyond the budget are those that are written", "b", false, true, "all 30", "written", 80},
 	} {
-		p, problems := admission.Compile(admission.Source{Validations: validations, LazyMessages: row.lazy})
+		p, problems := admission.Compile(admission.Code{Validations: validations, LazyMessages: row.lazy})
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -68,7 +68,7 @@ func TestVariablesInOtherPlaces(t *testing.T) {
 		"variables.x", "variables.?x.orValue(0)", "dyn(variables).x", "dyn(variables).?x.orValue(0)", "[variables].map(v, v.x)[0]",
 		"{'a': variables}.a.x", "(object.first ? variables : variables).x", "(has(variables.x) ? 1 : 2)",
 	} {
-		p := compiled(t, admission.Source{
+		p := compiled(t, admission.Code{
 			Variables: []admission.Named{{Name: "x", Expression: costly}}, LazyMessages: true,
 			Validations: []admission.Validation{{Expression: read + " > 0"}},
 		})

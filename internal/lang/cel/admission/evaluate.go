@@ -17,8 +17,8 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// A Result is what a policy says about a request.
-type Result struct {
+// An Evaluation is what a policy says about a request.
+type Evaluation struct {
 	Skipping
 	// Denials are the validations that deny the request, in order.
 	Denials []Denial
@@ -55,26 +55,26 @@ type Published struct{ Key, Value string }
 // [*fact.Missing], that of a fact, or that of ctx.
 //
 // It is Validate of k8s.io/apiserver/pkg/admission/plugin/policy/validating, quirks included.
-func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
+func (p *Program) Evaluate(ctx context.Context, in *Input) (Evaluation, error) {
 	in.context = ctx
 	a := in.activation(p, withAuthorizer|asConditions)
 	defer a.release()
 	if skipping, failure, err := a.match(ctx); err != nil {
-		return Result{}, err
+		return Evaluation{}, err
 	} else if failure != "" {
 		return p.failed(failure), nil
 	} else if skipping.Skipped != "" {
-		return Result{Skipping: skipping}, nil
+		return Evaluation{Skipping: skipping}, nil
 	}
 	a.enter(withNamespace | withAuthorizer)
 	values, left, err := a.evaluateInto(ctx, a.few[:0], p.validations, celconfig.RuntimeCELCostBudget)
-	var r Result
+	var r Evaluation
 	if (a.counted == nil || p.source.LazyMessages) && a.stop == nil && err == nil && hold(values) {
 		// To ask a context that has a deadline for the time takes longer than many expressions.
 		return r, a.annotate(ctx, &r)
 	}
 	if stop := interrupted(ctx, a); stop != nil {
-		return Result{}, stop
+		return Evaluation{}, stop
 	}
 	if err != nil {
 		return p.failed(err.Error()), nil
@@ -83,7 +83,7 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
 	a.explain()
 	messages, messagesErr := a.messages(ctx, values, left)
 	if stop := interrupted(ctx, a); stop != nil {
-		return Result{}, stop
+		return Evaluation{}, stop
 	}
 	for i := range values {
 		p.decide(&r, i, &values[i], messages, messagesErr)
@@ -102,7 +102,7 @@ func hold(values []outcome) bool {
 }
 
 // messages evaluates messages. API servers do so even for validations that hold, which costs; where
-// costs do not count, or [Source.LazyMessages] is set, it is done for those that deny the request.
+// costs do not count, or [Code.LazyMessages] is set, it is done for those that deny the request.
 func (a *activation) messages(ctx context.Context, values []outcome, budget int64) ([]outcome, error) {
 	if a.counted != nil && !a.program.source.LazyMessages {
 		outcomes, _, err := a.evaluateAll(ctx, a.program.messages, budget)
@@ -140,11 +140,11 @@ func interrupted(ctx context.Context, a *activation) error {
 }
 
 // failed is the result of a policy that cannot be evaluated.
-func (p *Program) failed(message string) Result {
+func (p *Program) failed(message string) Evaluation {
 	if p.source.Ignore {
-		return Result{}
+		return Evaluation{}
 	}
-	return Result{Denials: []Denial{{Whole: true, Message: message, Failed: true}}}
+	return Evaluation{Denials: []Denial{{Whole: true, Message: message, Failed: true}}}
 }
 
 // match evaluates the conditions. It returns why the policy is skipped, or what went wrong.
@@ -199,7 +199,7 @@ func aggregate(errs []error) string {
 }
 
 // decide adds what one validation says to r.
-func (p *Program) decide(r *Result, i int, v *outcome, messages []outcome, messagesErr error) {
+func (p *Program) decide(r *Evaluation, i int, v *outcome, messages []outcome, messagesErr error) {
 	switch {
 	case v.err != nil:
 		if !p.source.Ignore {
@@ -240,7 +240,7 @@ func (p *Program) message(i int, messages []outcome, said string) string {
 }
 
 // annotate adds the audit annotations to r.
-func (a *activation) annotate(ctx context.Context, r *Result) error {
+func (a *activation) annotate(ctx context.Context, r *Evaluation) error {
 	p := a.program
 	if len(p.annotations) == 0 {
 		return nil

@@ -123,7 +123,7 @@ func TestExplainParts(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			p, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: test.expression}}})
+			p, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: test.expression}}})
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
@@ -186,7 +186,7 @@ func drawn(all []rule.Expression, indent string) []string {
 
 func TestExplainFollowsEvaluation(t *testing.T) {
 	t.Parallel()
-	source := admission.Source{
+	source := admission.Code{
 		Conditions: []admission.Named{{Name: "by-jane", Expression: "request.userInfo.username == variables.who"}},
 		Variables: []admission.Named{
 			{Name: "who", Expression: "'jane'"}, {Name: "unused", Expression: "object.nope"}, {Name: "name", Expression: "object.metadata.name"},
@@ -197,7 +197,7 @@ func TestExplainFollowsEvaluation(t *testing.T) {
 		},
 		Annotations: []admission.Annotation{{Key: "who", ValueExpression: "variables.who"}},
 	}
-	fields := func(s admission.Source, in *admission.Input) []string {
+	fields := func(s admission.Code, in *admission.Input) []string {
 		t.Helper()
 		p, problems := admission.Compile(s)
 		if len(problems) > 0 {
@@ -237,7 +237,7 @@ func TestExplainFollowsEvaluation(t *testing.T) {
 // A fact that is missing is asked for, as by Evaluate.
 func TestExplainLacksFacts(t *testing.T) {
 	t.Parallel()
-	p, _ := admission.Compile(admission.Source{
+	p, _ := admission.Compile(admission.Code{
 		Variables:   []admission.Named{{Name: "env", Expression: "namespaceObject.metadata.labels.env"}},
 		Validations: []admission.Validation{{Expression: "variables.env == 'prod'"}},
 	})

@@ -27,7 +27,7 @@ type Corpus struct {
 }
 
 // CompileAny compiles expressions of any type. They see what validations of s see.
-func CompileAny(s Source, texts ...string) (*Corpus, error) {
+func CompileAny(s Code, texts ...string) (*Corpus, error) {
 	count := func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
 		return e.PlanCounted(ast, celconfig.PerCallLimit)
 	}
@@ -61,7 +61,7 @@ func CompileAny(s Source, texts ...string) (*Corpus, error) {
 	return corpus, nil
 }
 
-func compileAny(s Source, plan planner, texts []string) (*Program, []*celgo.Ast, error) {
+func compileAny(s Code, plan planner, texts []string) (*Program, []*celgo.Ast, error) {
 	e := takeEnvironments()
 	defer e.release()
 	c := &compilation{environments: e, budget: &cel.Budget{}, plan: plan, declared: declared{params: s.Params, authorizer: true}, analysis: newAnalysis()}
@@ -133,7 +133,7 @@ func (c *Corpus) ReadPaths(i int) (object, old *usher.Paths) { return c.programs
 
 // CompileBoth compiles expressions of any type to programs of which ValueOf is what cel-go says without
 // counting, and PlainValueOf what closures say. Expressions may also make patches.
-func CompileBoth(s Source, texts ...string) (*Corpus, error) {
+func CompileBoth(s Code, texts ...string) (*Corpus, error) {
 	e := takeEnvironments()
 	defer e.release()
 	var interpreted []*cel.Program
@@ -173,7 +173,7 @@ func CompileBoth(s Source, texts ...string) (*Corpus, error) {
 func Sizes(m *rule.Memo) map[string]cel.Size { return rule.Kept[memo](m).ofPaths }
 
 // CompileInterpreted is Compile to programs of cel-go that do not count their cost.
-func CompileInterpreted(s Source) (*Program, error) {
+func CompileInterpreted(s Code) (*Program, error) {
 	p := &Program{source: s}
 	c, err := p.compile(&cel.Budget{}, func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
 		return e.PlanPart(ast, ast.NativeRep().Expr())

@@ -149,7 +149,7 @@ func TestField(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			program, problems := admission.Compile(admission.Source{
+			program, problems := admission.Compile(admission.Code{
 				Params: true, Variables: variables, Validations: []admission.Validation{{Expression: "true"}, {Expression: test.expression}},
 			})
 			if len(problems) > 0 {
@@ -210,7 +210,7 @@ func TestFieldIsBounded(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			program, problems := admission.Compile(admission.Source{Variables: doubled, Validations: []admission.Validation{{Expression: test.expression}}})
+			program, problems := admission.Compile(admission.Code{Variables: doubled, Validations: []admission.Validation{{Expression: test.expression}}})
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}

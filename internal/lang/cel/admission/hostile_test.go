@@ -36,7 +36,7 @@ func TestExcessIsNotEvaluated(t *testing.T) {
 		"sets.intersects(object.spec.numbers, object.spec.numbers.map(n, n + 1000000))", "lists.range(object.spec.n * 2000).size() > 0", "object.spec.numbers.distinct().size() > 0 || true",
 		"lists.range(3) == [0, 1, 2] && lists.range(-1) == []", "lists.range(999989).size() > 0",
 	}
-	program, err := admission.CompileAny(admission.Source{}, append(endless, texts...)...)
+	program, err := admission.CompileAny(admission.Code{}, append(endless, texts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestExcessIsNotEvaluated(t *testing.T) {
 func TestDeepObjects(t *testing.T) {
 	t.Parallel()
 	s := hostile(t, 10)
-	for _, p := range pairs(t, admission.Source{}, "object == oldObject", "object.spec.deep == object.spec.deeper", "'%s'.format([object.spec.deep]).size() > 0", "object.spec.deep in [object.spec.deeper, object.spec.deep]",
+	for _, p := range pairs(t, admission.Code{}, "object == oldObject", "object.spec.deep == object.spec.deeper", "'%s'.format([object.spec.deep]).size() > 0", "object.spec.deep in [object.spec.deeper, object.spec.deep]",
 		"sets.contains([object.spec.deep], [oldObject.spec.deep])", "type(object.spec.deep) == map", "dyn(object.spec).map(k, k).size() == 6",
 		"object.spec in ['a', 'b']", "object.spec.numbers in ['a', 'b']", "{'a': object}[object.kind] == 1", "[object.spec, object.spec].distinct().size() == 1") {
 		p.compare(t, s, &tally{})
@@ -78,7 +78,7 @@ func TestComparedIsNoList(t *testing.T) {
 	} {
 		texts = append(texts, text, text+".size() == 0 || true", "true || "+text+".size() == 0")
 	}
-	for _, p := range pairs(t, admission.Source{}, texts...) {
+	for _, p := range pairs(t, admission.Code{}, texts...) {
 		p.compare(t, s, &tally{})
 	}
 }
@@ -86,7 +86,7 @@ func TestComparedIsNoList(t *testing.T) {
 // TestSharedPrograms evaluates the programs of one policy at the same time. The race detector watches.
 func TestSharedPrograms(t *testing.T) {
 	t.Parallel()
-	s := admission.Source{
+	s := admission.Code{
 		Params: true, Variables: source.Variables,
 		Conditions: []admission.Named{{Name: "c", Expression: "variables.number > 2"}},
 		Validations: []admission.Validation{
@@ -102,7 +102,7 @@ func TestSharedPrograms(t *testing.T) {
 		t.Fatalf("one variable does not compile: %v", problems)
 	}
 	all := situations(t, 8)["widget"]
-	wanted := make([]admission.Result, len(all))
+	wanted := make([]admission.Evaluation, len(all))
 	for i := range all {
 		wanted[i] = evaluate(t, program, all[i])
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-func compiled(t *testing.T, s admission.Source) *admission.Program {
+func compiled(t *testing.T, s admission.Code) *admission.Program {
 	t.Helper()
 	p, problems := admission.Compile(s)
 	if len(problems) > 0 {
@@ -33,7 +33,7 @@ func TestSizesAreShared(t *testing.T) {
 		"object.items.size() == 0 || object.items.all(x, object.items.all(y, x == y && x.name == '%d')) || true",
 		"object.items.size() == 0 || object.items.all(x, oldObject.items.all(y, x == y && x.name == '%d')) || true",
 	} {
-		p := compiled(t, admission.Source{Validations: []admission.Validation{{Expression: fmt.Sprintf(text, i)}}})
+		p := compiled(t, admission.Code{Validations: []admission.Validation{{Expression: fmt.Sprintf(text, i)}}})
 		if _, err := p.Evaluate(t.Context(), &in); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestSizesAreShared(t *testing.T) {
 // the budget holds for each.
 func TestParamsOfOneInput(t *testing.T) {
 	t.Parallel()
-	p := compiled(t, admission.Source{Params: true, Validations: []admission.Validation{{Expression: "params.list.all(x, params.list.all(y, params.list.exists(z, z == 'b')))"}}})
+	p := compiled(t, admission.Code{Params: true, Validations: []admission.Validation{{Expression: "params.list.all(x, params.list.all(y, params.list.exists(z, z == 'b')))"}}})
 	in := podInputs()[0]
 	in.Facts = &fact.Known{}
 	for _, row := range []struct {

@@ -55,7 +55,7 @@ func TestMergesTakeTheirAllowance(t *testing.T) {
 		{"a large map of the object, by patches", `[JSONPatch{op: "add", path: "/metadata/labels/a", value: string(object.metadata.labels.size()) + object.metadata.labels[?"a"].orValue("")}]`, nil, 50, "takes too much memory"},
 		{"a large map that is in two places after each operation", `lists.range(60).map(i, [JSONPatch{op: "copy", from: "/few", path: "/more"}, JSONPatch{op: "add", path: "/metadata/labels/a" + string(i), value: "1"}]).flatten()`, nil, 1, "takes too much memory"},
 	} {
-		source, of := admission.Source{}, admission.ApplyConfiguration
+		source, of := admission.Code{}, admission.ApplyConfiguration
 		if row.structure == nil {
 			of = admission.JSONPatch
 		}

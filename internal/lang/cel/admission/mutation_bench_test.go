@@ -25,7 +25,7 @@ func BenchmarkMutate(b *testing.B) {
 		{"sidecar", admission.Mutation{Type: admission.ApplyConfiguration, Expression: `Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: "s", image: "i", restartPolicy: "Always"}]}}`}},
 		{"containers", admission.Mutation{Type: admission.ApplyConfiguration, Expression: `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`}},
 	} {
-		p, problems := admission.Compile(admission.Source{Mutations: []admission.Mutation{bench.m}})
+		p, problems := admission.Compile(admission.Code{Mutations: []admission.Mutation{bench.m}})
 		if len(problems) > 0 {
 			b.Fatal(problems)
 		}

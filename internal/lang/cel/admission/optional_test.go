@@ -25,7 +25,7 @@ func TestFieldsOfOptionalVariables(t *testing.T) {
 		{"a variable with a value", "object.?metadata.?labels.orValue({})", "variables.x.?app.orValue('') == 'web'", false},
 		{"an optional field of the object", "object.metadata", "object.?metadata.?labels.?app.orValue('') == 'web'", false},
 	} {
-		_, problems := admission.Compile(admission.Source{
+		_, problems := admission.Compile(admission.Code{
 			Variables:   []admission.Named{{Name: "x", Expression: test.variable}},
 			Validations: []admission.Validation{{Expression: test.expression}},
 		})

@@ -49,7 +49,7 @@ func TestReadPathsOfMutations(t *testing.T) {
 
 func comparePaths(t *testing.T, m admission.Mutation, want []string) {
 	t.Helper()
-	p, problems := admission.Compile(admission.Source{Mutations: []admission.Mutation{m}})
+	p, problems := admission.Compile(admission.Code{Mutations: []admission.Mutation{m}})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

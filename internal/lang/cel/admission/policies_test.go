@@ -26,11 +26,11 @@ import (
 type validator struct {
 	validating.Validator
 
-	source admission.Source
+	source admission.Code
 }
 
 // newValidator is compilePolicy of k8s.io/apiserver/pkg/admission/plugin/policy/validating.
-func newValidator(t testing.TB, s admission.Source) validator {
+func newValidator(t testing.TB, s admission.Code) validator {
 	t.Helper()
 	compiler := newOracle(t, nil).compiler
 	with := plugincel.OptionalVariableDeclarations{HasParams: s.Params, HasAuthorizer: true}
@@ -78,10 +78,10 @@ func newValidator(t testing.TB, s admission.Source) validator {
 	)}
 }
 
-func (v *validator) evaluate(s *situation) admission.Result {
+func (v *validator) evaluate(s *situation) admission.Evaluation {
 	namespace := s.namespace
 	decided := v.Validate(context.Background(), s.attributes.GetResource(), s.attributes, s.params, namespace, celconfig.RuntimeCELCostBudget, authorizer.AuthorizerFunc(s.access))
-	var r admission.Result
+	var r admission.Evaluation
 	for i, d := range decided.Decisions {
 		if d.Action == validating.ActionDeny {
 			r.Denials = append(r.Denials, admission.Denial{Index: i, Message: d.Message, Reason: string(d.Reason), Failed: d.Evaluation == validating.EvalError})
@@ -100,7 +100,7 @@ func (v *validator) evaluate(s *situation) admission.Result {
 }
 
 // evaluate is the result of Usher, which says more than upstream's of policies that are skipped.
-func evaluate(t testing.TB, p *admission.Program, s *situation) admission.Result {
+func evaluate(t testing.TB, p *admission.Program, s *situation) admission.Evaluation {
 	t.Helper()
 	known := &fact.Known{}
 	for range 1000 {
@@ -121,7 +121,7 @@ func evaluate(t testing.TB, p *admission.Program, s *situation) admission.Result
 		return r
 	}
 	t.Fatal("a fact is missing however often it is given")
-	return admission.Result{}
+	return admission.Evaluation{}
 }
 
 // TestPolicies compares generated policies with upstream's validator.
@@ -162,8 +162,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-func generatedSource(g *generator) admission.Source {
-	s := admission.Source{Params: g.IntN(4) > 0, Ignore: g.IntN(4) == 0, Variables: source.Variables}
+func generatedSource(g *generator) admission.Code {
+	s := admission.Code{Params: g.IntN(4) > 0, Ignore: g.IntN(4) == 0, Variables: source.Variables}
 	for i := range g.IntN(3) {
 		text := g.write(cel.BoolType, 2)
 		if g.IntN(3) > 0 {
@@ -228,83 +228,83 @@ func TestBudgets(t *testing.T) {
 	// With d = 0 all is spent, with 1 too much.
 	for _, test := range []struct {
 		reason string
-		source func(d int) admission.Source
+		source func(d int) admission.Code
 		// differs says that the result depends on d.
 		differs bool
 	}{
-		{"one expression", func(d int) admission.Source {
-			return admission.Source{Validations: []admission.Validation{{Expression: spend(1_000_000+d) + " && false"}, {Expression: "false"}}}
+		{"one expression", func(d int) admission.Code {
+			return admission.Code{Validations: []admission.Validation{{Expression: spend(1_000_000+d) + " && false"}, {Expression: "false"}}}
 		}, true},
-		{"all validations", func(d int) admission.Source {
-			return admission.Source{Validations: append(spends(10_000_000+d), admission.Validation{Expression: "false"})}
+		{"all validations", func(d int) admission.Code {
+			return admission.Code{Validations: append(spends(10_000_000+d), admission.Validation{Expression: "false"})}
 		}, true},
-		{"all validations, ignored", func(d int) admission.Source {
-			return admission.Source{Ignore: true, Validations: append(spends(10_000_000+d), admission.Validation{Expression: "false"})}
+		{"all validations, ignored", func(d int) admission.Code {
+			return admission.Code{Ignore: true, Validations: append(spends(10_000_000+d), admission.Validation{Expression: "false"})}
 		}, true},
-		{"an error spends", func(d int) admission.Source {
-			return admission.Source{Validations: append(spends(9_999_994+d), admission.Validation{Expression: "object.nothing == 1"}, admission.Validation{Expression: "object.kind == 'x'"})}
+		{"an error spends", func(d int) admission.Code {
+			return admission.Code{Validations: append(spends(9_999_994+d), admission.Validation{Expression: "object.nothing == 1"}, admission.Validation{Expression: "object.kind == 'x'"})}
 		}, true},
-		{"an error over the budget is no error", func(d int) admission.Source {
-			return admission.Source{Validations: append(spends(9_999_997+d), admission.Validation{Expression: "object.nothing.more == 1"})}
+		{"an error over the budget is no error", func(d int) admission.Code {
+			return admission.Code{Validations: append(spends(9_999_997+d), admission.Validation{Expression: "object.nothing.more == 1"})}
 		}, true},
-		{"messages get what is left", func(d int) admission.Source {
-			return admission.Source{Validations: append(spends(9_500_000+d), admission.Validation{Expression: "false", MessageExpression: "(" + spend(500_000) + ") ? 'm' : 'n'"})}
+		{"messages get what is left", func(d int) admission.Code {
+			return admission.Code{Validations: append(spends(9_500_000+d), admission.Validation{Expression: "false", MessageExpression: "(" + spend(500_000) + ") ? 'm' : 'n'"})}
 		}, true},
-		{"messages of validations that hold count", func(d int) admission.Source {
+		{"messages of validations that hold count", func(d int) admission.Code {
 			v := spends(9_500_000 + d)
 			v[0].MessageExpression = "(" + spend(500_000) + ") ? 'm' : 'n'"
-			return admission.Source{Validations: v}
+			return admission.Code{Validations: v}
 		}, true},
-		{"messages over the budget, ignored", func(d int) admission.Source {
-			return admission.Source{Ignore: true, Validations: append(spends(9_500_000+d), admission.Validation{Expression: "false", MessageExpression: "(" + spend(500_000) + ") ? 'm' : 'n'"})}
+		{"messages over the budget, ignored", func(d int) admission.Code {
+			return admission.Code{Ignore: true, Validations: append(spends(9_500_000+d), admission.Validation{Expression: "false", MessageExpression: "(" + spend(500_000) + ") ? 'm' : 'n'"})}
 		}, true},
-		{"one message over the limit of an expression", func(d int) admission.Source {
-			return admission.Source{Validations: []admission.Validation{{Expression: "false", Message: "fixed", MessageExpression: "(" + spend(1_000_000+d) + ") ? 'm' : 'n'"}}}
+		{"one message over the limit of an expression", func(d int) admission.Code {
+			return admission.Code{Validations: []admission.Validation{{Expression: "false", Message: "fixed", MessageExpression: "(" + spend(1_000_000+d) + ") ? 'm' : 'n'"}}}
 		}, true},
-		{"annotations get a budget of their own", func(d int) admission.Source {
-			return admission.Source{Validations: spends(10_000_000 + d), Annotations: []admission.Annotation{{Key: "k", ValueExpression: "(" + spend(900_000) + ") ? 'v' : 'w'"}}}
+		{"annotations get a budget of their own", func(d int) admission.Code {
+			return admission.Code{Validations: spends(10_000_000 + d), Annotations: []admission.Annotation{{Key: "k", ValueExpression: "(" + spend(900_000) + ") ? 'v' : 'w'"}}}
 		}, true},
-		{"annotations over their budget", func(d int) admission.Source {
-			s := admission.Source{Validations: []admission.Validation{{Expression: "false"}}}
+		{"annotations over their budget", func(d int) admission.Code {
+			s := admission.Code{Validations: []admission.Validation{{Expression: "false"}}}
 			for i, v := range spends(10_000_000 + d) {
 				s.Annotations = append(s.Annotations, admission.Annotation{Key: fmt.Sprint("k", i), ValueExpression: "(" + v.Expression + ") ? 'v' : 'w'"})
 			}
 			return s
 		}, true},
-		{"conditions", func(d int) admission.Source {
-			s := admission.Source{Validations: []admission.Validation{{Expression: "false"}}}
+		{"conditions", func(d int) admission.Code {
+			s := admission.Code{Validations: []admission.Validation{{Expression: "false"}}}
 			for i, v := range spends(2_500_000 + d) {
 				s.Conditions = append(s.Conditions, admission.Named{Name: fmt.Sprint("c", i), Expression: v.Expression})
 			}
 			return s
 		}, true},
-		{"conditions, ignored", func(d int) admission.Source {
-			s := admission.Source{Ignore: true, Validations: []admission.Validation{{Expression: "false"}}}
+		{"conditions, ignored", func(d int) admission.Code {
+			s := admission.Code{Ignore: true, Validations: []admission.Validation{{Expression: "false"}}}
 			for i, v := range spends(2_500_000 + d) {
 				s.Conditions = append(s.Conditions, admission.Named{Name: fmt.Sprint("c", i), Expression: v.Expression})
 			}
 			return s
 		}, true},
-		{"conditions spend nothing of the budget of validations", func(d int) admission.Source {
-			return admission.Source{Conditions: []admission.Named{{Name: "c", Expression: spend(900_000)}}, Validations: append(spends(10_000_000+d), admission.Validation{Expression: "false"})}
+		{"conditions spend nothing of the budget of validations", func(d int) admission.Code {
+			return admission.Code{Conditions: []admission.Named{{Name: "c", Expression: spend(900_000)}}, Validations: append(spends(10_000_000+d), admission.Validation{Expression: "false"})}
 		}, true},
-		{"a false condition over the budget is not asked", func(d int) admission.Source {
-			return admission.Source{Conditions: []admission.Named{{Name: "f", Expression: "false"}, {Name: "a", Expression: spend(900_000)}, {Name: "b", Expression: spend(900_000)}, {Name: "c", Expression: spend(700_000 + d)}}, Validations: []admission.Validation{{Expression: "false"}}}
+		{"a false condition over the budget is not asked", func(d int) admission.Code {
+			return admission.Code{Conditions: []admission.Named{{Name: "f", Expression: "false"}, {Name: "a", Expression: spend(900_000)}, {Name: "b", Expression: spend(900_000)}, {Name: "c", Expression: spend(700_000 + d)}}, Validations: []admission.Validation{{Expression: "false"}}}
 		}, true},
-		{"variables count when they are read, once", func(d int) admission.Source {
-			return admission.Source{Variables: costly, Validations: append(spends(8_999_991+d), admission.Validation{Expression: "variables.a"}, admission.Validation{Expression: "variables.b"}, admission.Validation{Expression: "!variables.a"})}
+		{"variables count when they are read, once", func(d int) admission.Code {
+			return admission.Code{Variables: costly, Validations: append(spends(8_999_991+d), admission.Validation{Expression: "variables.a"}, admission.Validation{Expression: "variables.b"}, admission.Validation{Expression: "!variables.a"})}
 		}, true},
-		{"a variable over the limit of an expression", func(d int) admission.Source {
-			return admission.Source{Variables: []admission.Named{{Name: "a", Expression: spend(1_000_000 + d)}}, Validations: []admission.Validation{{Expression: "!variables.a"}, {Expression: "variables.a && false"}}}
+		{"a variable over the limit of an expression", func(d int) admission.Code {
+			return admission.Code{Variables: []admission.Named{{Name: "a", Expression: spend(1_000_000 + d)}}, Validations: []admission.Validation{{Expression: "!variables.a"}, {Expression: "variables.a && false"}}}
 		}, true},
-		{"variables that nobody reads cost nothing", func(d int) admission.Source {
-			return admission.Source{Variables: costly, Validations: append(spends(9_999_990+d), admission.Validation{Expression: "false"})}
+		{"variables that nobody reads cost nothing", func(d int) admission.Code {
+			return admission.Code{Variables: costly, Validations: append(spends(9_999_990+d), admission.Validation{Expression: "false"})}
 		}, false},
-		{"variables are computed again for messages", func(d int) admission.Source {
-			return admission.Source{Variables: costly, Validations: append(spends(8_599_995+d), admission.Validation{Expression: "!variables.a", MessageExpression: "variables.a ? 'm' : 'n'"})}
+		{"variables are computed again for messages", func(d int) admission.Code {
+			return admission.Code{Variables: costly, Validations: append(spends(8_599_995+d), admission.Validation{Expression: "!variables.a", MessageExpression: "variables.a ? 'm' : 'n'"})}
 		}, true},
-		{"variables are computed again for annotations", func(d int) admission.Source {
-			return admission.Source{Variables: costly, Validations: append(spends(9_299_997+d), admission.Validation{Expression: "!variables.a"}), Annotations: []admission.Annotation{{Key: "k", ValueExpression: "variables.a ? 'v' : 'w'"}}}
+		{"variables are computed again for annotations", func(d int) admission.Code {
+			return admission.Code{Variables: costly, Validations: append(spends(9_299_997+d), admission.Validation{Expression: "!variables.a"}), Annotations: []admission.Annotation{{Key: "k", ValueExpression: "variables.a ? 'v' : 'w'"}}}
 		}, true},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestBudgets(t *testing.T) {
 }
 
 // brief leaves out the texts of expressions, which differ in each.
-func brief(r admission.Result) admission.Result {
+func brief(r admission.Evaluation) admission.Evaluation {
 	for i := range r.Denials {
 		if _, after, found := strings.Cut(r.Denials[i].Message, "resulted in error"); found {
 			r.Denials[i].Message = after

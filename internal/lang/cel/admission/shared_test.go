@@ -52,8 +52,8 @@ func TestSharedValues(t *testing.T) {
 	} {
 		// Only the last variables are of interest: what both have besides is shared in any case.
 		of := func(all []admission.Named, params rule.Digest) []rule.Shared {
-			whole := compiled(t, admission.Source{Params: true, Variables: all}).SharedValues([]rule.Digest{params})
-			before := compiled(t, admission.Source{Params: true, Variables: all[:len(all)-1]}).SharedValues([]rule.Digest{params})
+			whole := compiled(t, admission.Code{Params: true, Variables: all}).SharedValues([]rule.Digest{params})
+			before := compiled(t, admission.Code{Params: true, Variables: all[:len(all)-1]}).SharedValues([]rule.Digest{params})
 			return slices.DeleteFunc(whole, func(v rule.Shared) bool { return slices.Contains(before, v) })
 		}
 		a, b := of(row.a, row.params[0]), of(row.b, row.params[1])
@@ -68,12 +68,12 @@ func TestKeptValues(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		reason string
-		source admission.Source
+		source admission.Code
 		params rule.Digest
 	}{
-		{"a variable", admission.Source{Variables: []admission.Named{{"x", "object.missing"}}, Validations: []admission.Validation{{Expression: "variables.x == 'kept'"}}}, rule.Digest{}},
+		{"a variable", admission.Code{Variables: []admission.Named{{"x", "object.missing"}}, Validations: []admission.Validation{{Expression: "variables.x == 'kept'"}}}, rule.Digest{}},
 		{
-			"a variable of params", admission.Source{Params: true, Variables: []admission.Named{{"x", "params.missing"}}, Validations: []admission.Validation{{Expression: "variables.x == 'kept'"}}},
+			"a variable of params", admission.Code{Params: true, Variables: []admission.Named{{"x", "params.missing"}}, Validations: []admission.Validation{{Expression: "variables.x == 'kept'"}}},
 			rule.DigestOf("params"),
 		},
 	} {

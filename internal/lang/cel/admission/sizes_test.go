@@ -16,7 +16,7 @@ func TestSizesOfOthers(t *testing.T) {
 	t.Parallel()
 	const costly = "PATH.contains(PATH)"
 	compile := func(path string) *admission.Program {
-		p, problems := admission.Compile(admission.Source{Params: true, Validations: []admission.Validation{{Expression: strings.ReplaceAll(costly, "PATH", path)}}})
+		p, problems := admission.Compile(admission.Code{Params: true, Validations: []admission.Validation{{Expression: strings.ReplaceAll(costly, "PATH", path)}}})
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

@@ -24,7 +24,7 @@ type slip struct {
 	// more is added to each budget.
 	more int64
 	// source has the variables; it is nil for those that upstream has.
-	source *admission.Source
+	source *admission.Code
 	// texts are what upstream evaluates where Usher evaluates another text.
 	texts map[string]string
 	// written is the number of expressions; programs have them as they are written behind those that
@@ -96,7 +96,7 @@ func calls(name string, write func(args []string) string) func(*production, []st
 
 // slips are mistakes that an evaluator of its own could make.
 func slips() []slip {
-	inlined := admission.Source{Params: true}
+	inlined := admission.Code{Params: true}
 	for _, v := range source.Variables {
 		inlined.Variables = append(inlined.Variables, admission.Named{Name: v.Name, Expression: strings.ReplaceAll(v.Expression, "variables.text + '!'", "object.metadata.name + '!'")})
 	}

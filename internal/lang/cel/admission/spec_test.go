@@ -160,7 +160,7 @@ func specifiedIn(t *testing.T, name string, excluded map[string]int) []specifica
 			all, texts = append(all, s), append(texts, test.GetExpr())
 		}
 	}
-	for i, p := range pairs(t, admission.Source{}, texts...) {
+	for i, p := range pairs(t, admission.Code{}, texts...) {
 		all[i].pair = p
 	}
 	return all

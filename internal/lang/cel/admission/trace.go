@@ -51,7 +51,7 @@ type part struct {
 type tracing struct {
 	*environments
 
-	source *Source
+	source *Code
 	// deciding are the variables of what decides.
 	deciding declared
 	budget   cel.Budget
@@ -60,7 +60,7 @@ type tracing struct {
 }
 
 // tracingOf returns a tracing, to be released.
-func tracingOf(s *Source) *tracing {
+func tracingOf(s *Code) *tracing {
 	return &tracing{environments: takeEnvironments(), source: s, deciding: declared{params: s.Params, authorizer: true, data: len(s.Data) > 0}}
 }
 
@@ -111,7 +111,7 @@ func (t *tracing) validation(i int) {
 }
 
 // traceDecisions compiles the variables and validations of a policy; it returns nil if that is impossible.
-func traceDecisions(s *Source) *traced {
+func traceDecisions(s *Code) *traced {
 	t := tracingOf(s)
 	defer t.release()
 	t.named()
@@ -125,7 +125,7 @@ func traceDecisions(s *Source) *traced {
 }
 
 // traceAll compiles all expressions of a policy, with the macros as they are written.
-func traceAll(s *Source) (*traced, error) {
+func traceAll(s *Code) (*traced, error) {
 	t := tracingOf(s)
 	defer t.release()
 	t.deciding.macros = true

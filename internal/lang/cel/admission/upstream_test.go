@@ -90,7 +90,7 @@ func expressionRow(receivers ...string) func(t *testing.T, row record) string {
 		}
 		s := endpoints(t, "foo")
 		s.authorize = func(*question) (authorizer.Decision, string, error) { return authorizer.DecisionAllow, "", nil }
-		all := pairs(t, admission.Source{}, texts...)
+		all := pairs(t, admission.Code{}, texts...)
 		for i := range all {
 			p := &all[i]
 			a := p.compare(t, s, &tally{})
@@ -349,7 +349,7 @@ func conditionRow(t *testing.T, row record) string {
 	if !limited || budget < 0 {
 		budget = wholeBudget
 	}
-	program, err := admission.CompileAny(admission.Source{Params: row.flag("hasParamKind")}, texts...)
+	program, err := admission.CompileAny(admission.Code{Params: row.flag("hasParamKind")}, texts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +410,7 @@ func compositionRow(t *testing.T, row record) string {
 	if why != "" {
 		return why
 	}
-	var source admission.Source
+	var source admission.Code
 	for _, v := range row.list("variables") {
 		source.Variables = append(source.Variables, admission.Named{Name: v.(record).text("name"), Expression: v.(record).text("expression")})
 	}
@@ -440,7 +440,7 @@ func compileRow(t *testing.T, row record) string {
 		return "validations have an authorizer"
 	}
 	compile := func(text string) string {
-		_, problems := admission.Compile(admission.Source{Params: row.flag("hasParams"), Validations: []admission.Validation{{Expression: text}}})
+		_, problems := admission.Compile(admission.Code{Params: row.flag("hasParams"), Validations: []admission.Validation{{Expression: text}}})
 		return fmt.Sprint(problems)
 	}
 	for _, text := range row.list("expressions") {
@@ -481,7 +481,7 @@ func matchRow(t *testing.T, row record) string {
 	if row.flag("throwError") {
 		return "a filter that fails by itself"
 	}
-	source := admission.Source{Validations: []admission.Validation{{Expression: "false"}}, Ignore: row["failPolicy"] == name("v1.Ignore")}
+	source := admission.Code{Validations: []admission.Validation{{Expression: "false"}}, Ignore: row["failPolicy"] == name("v1.Ignore")}
 	for _, e := range row.list("evaluations") {
 		text, _, ok := expressionOf(e.(record))
 		if !ok {
@@ -512,7 +512,7 @@ func validateRow(t *testing.T, row record) string {
 	if row.flag("throwError") || row["costBudget"] != nil || row["matcher"] != nil {
 		return "parts that fail by themselves"
 	}
-	source := admission.Source{Ignore: row["failPolicy"] == name("v1.Ignore")}
+	source := admission.Code{Ignore: row["failPolicy"] == name("v1.Ignore")}
 	var failures []string
 	for i, e := range row.list("evaluations") {
 		text, failure, ok := expressionOf(e.(record))

@@ -26,7 +26,7 @@ func TestVariablesSeeThoseBefore(t *testing.T) {
 		{"one that reads it", []admission.Named{{"x", "dyn(variables).a"}, {"a", "dyn(variables).x"}}, "no such key: a"},
 		{"one of its name before", []admission.Named{{"x", "1"}, {"a", "2"}, {"x", "variables.x"}}, ""},
 	} {
-		p := compiled(t, admission.Source{Variables: row.variables, Validations: []admission.Validation{{Expression: "variables.x == 1"}}})
+		p := compiled(t, admission.Code{Variables: row.variables, Validations: []admission.Validation{{Expression: "variables.x == 1"}}})
 		in := &admission.Input{Request: &usher.Request{Phase: usher.Validate, Operation: usher.Create}, Facts: &fact.Known{}, Object: map[string]any{}}
 		result, err := p.Evaluate(t.Context(), in)
 		switch {

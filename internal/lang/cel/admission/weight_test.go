@@ -73,7 +73,7 @@ func TestWeight(t *testing.T) {
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
-			p, problems := admission.Compile(admission.Source{Variables: row.variables, LazyMessages: true, Validations: []admission.Validation{{Expression: row.expression}}})
+			p, problems := admission.Compile(admission.Code{Variables: row.variables, LazyMessages: true, Validations: []admission.Validation{{Expression: row.expression}}})
 			if rule.Errors(problems) != nil {
 				t.Fatalf("%.300v", problems)
 			}

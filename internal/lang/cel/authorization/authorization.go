@@ -98,7 +98,7 @@ func CompileWithin(within *cel.Budget, source string) (authz.Predicate, []rule.P
 // whole request.
 func listsOf(ast *celgo.Ast) [][]string {
 	var reads cel.Reads
-	reads.AddValue(reads.Add(ast, map[string]cel.Source{requestName: cel.Variable(requestName)}))
+	reads.AddValue(reads.Add(ast, map[string]cel.Provenance{requestName: cel.Variable(requestName)}))
 	return slices.DeleteFunc(reads.Whole(requestName), func(path []string) bool {
 		return len(path) > 0 && path[0] != groupsName && path[0] != extraName
 	})

@@ -32,8 +32,8 @@ type Form struct {
 	result     string
 }
 
-// A Program is an expression of any type.
-type Program struct {
+// An Expression is an expression of any type.
+type Expression struct {
 	// Function is the function, or the macro, about which it is.
 	Function string
 	root     *node
@@ -99,7 +99,7 @@ func (f *Form) String() string { return f.With(f.arguments...) }
 func (g *Generator) Functions() int { return len(g.forms) }
 
 // Next returns the next program.
-func (g *Generator) Next() Program {
+func (g *Generator) Next() Expression {
 	f := g.forms[g.next%len(g.forms)]
 	depth := g.random.IntN(3)
 	g.next++
@@ -112,7 +112,7 @@ func (g *Generator) Next() Program {
 	case 2:
 		n = &node{"lists.range(100).all(i, dyn(%s) == dyn(%s))", []*node{n, n}, "bool"}
 	}
-	return Program{f.name, n}
+	return Expression{f.name, n}
 }
 
 func (g *Generator) call(f Form, depth int) *node {
@@ -174,7 +174,7 @@ func anyOf() []string {
 }
 
 // Text returns the expression.
-func (p *Program) Text() string { return p.root.String() }
+func (p *Expression) Text() string { return p.root.String() }
 
 func (n *node) String() string {
 	var b strings.Builder
@@ -191,12 +191,12 @@ func (n *node) String() string {
 
 // Minimal returns the smallest program, made by replacing parts with plain values, of which still says
 // that it is so.
-func (p *Program) Minimal(still func(p Program) bool) Program {
+func (p *Expression) Minimal(still func(p Expression) bool) Expression {
 	least := *p
 	for again := true; again; {
 		again = false
 		for _, place := range least.root.places(nil) {
-			smaller := Program{p.Function, least.root.with(place)}
+			smaller := Expression{p.Function, least.root.with(place)}
 			if smaller.Text() != least.Text() && still(smaller) {
 				least, again = smaller, true
 				break

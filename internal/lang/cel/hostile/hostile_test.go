@@ -76,7 +76,7 @@ type attacker struct {
 	trial    *trial.Trial
 
 	// program is what is tried, and figures are those of all steps.
-	program *hostile.Program
+	program *hostile.Expression
 	figures []figure
 	// failures are programs that failed.
 	failures int
@@ -112,7 +112,7 @@ func TestHostile(t *testing.T) { //nolint:paralleltest // it measures the whole 
 }
 
 // try tries a program in one place, which is another one the next time.
-func (a *attacker) try(p *hostile.Program, i int) {
+func (a *attacker) try(p *hostile.Expression, i int) {
 	all := uses(p, i)
 	u := all[i%len(all)]
 	a.program = p
@@ -124,7 +124,7 @@ func (a *attacker) try(p *hostile.Program, i int) {
 }
 
 // explain finds the smallest program that fails the same way.
-func (a *attacker) explain(p *hostile.Program, u *use, i int) {
+func (a *attacker) explain(p *hostile.Expression, u *use, i int) {
 	a.failures++
 	all := a.figures
 	defer func() { a.figures = all }()
@@ -132,7 +132,7 @@ func (a *attacker) explain(p *hostile.Program, u *use, i int) {
 		return slices.ContainsFunc(a.figures, func(f figure) bool { return f.failed })
 	}
 	end := time.Now().Add(minimizing)
-	least := p.Minimal(func(smaller hostile.Program) bool {
+	least := p.Minimal(func(smaller hostile.Expression) bool {
 		if time.Now().After(end) {
 			return false
 		}

@@ -47,7 +47,7 @@ func document(apiVersion, kind, name, namespace string, spec manifest) string {
 }
 
 // uses returns the places into which a program can be written.
-func uses(p *hostile.Program, i int) []use {
+func uses(p *hostile.Expression, i int) []use {
 	value := p.Text()
 	if p.Function == "JSONPatch" || p.Function == "apply" {
 		// Only mutations have these types.
@@ -87,7 +87,7 @@ func validations(value, text, holds string) []use {
 }
 
 // mutations are those of object policies and of Kubernetes.
-func mutations(p *hostile.Program, text string) []use {
+func mutations(p *hostile.Expression, text string) []use {
 	patch := fmt.Sprintf("[JSONPatch{op: 'add', path: '/data/x', value: %s}, JSONPatch{op: 'add', path: '/metadata/annotations', value: {'a': %s}}]", p.Text(), text)
 	apply := fmt.Sprintf("Object{data: {'x': %s}}", text)
 	switch p.Function {

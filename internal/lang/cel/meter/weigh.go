@@ -26,8 +26,8 @@ type (
 )
 
 // Weigh returns the weight of a value: at least its characters, and the memory of a copy of it, in bytes.
-// A part counts each time that it occurs. Walking through the value is spent as it goes, so that a value
-// without end ends the evaluation.
+// A part counts each time that it occurs. Walking through the value is spent as it goes, so that an endless
+// value ends the evaluation.
 func (m *Meter) Weigh(v any) int64 {
 	m.Spend(walkNanos)
 	switch v := v.(type) {

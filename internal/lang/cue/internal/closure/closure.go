@@ -95,7 +95,7 @@ type machine struct {
 // A smallStructure is a structure with capacity for a few fields.
 type smallStructure struct {
 	structure
-	room [4]any
+	buffer [4]any
 }
 
 // list returns an empty list with capacity for n values.
@@ -117,7 +117,7 @@ func (m *machine) structure(names []string) *structure {
 	} else {
 		s = &smallStructure{}
 	}
-	s.names, s.values = names, slices.Grow(s.room[:0], len(names))
+	s.names, s.values = names, slices.Grow(s.buffer[:0], len(names))
 	return &s.structure
 }
 
