@@ -70,18 +70,24 @@ func TestHostileTexts(t *testing.T) {
 		"usher library list":    {{hostile}, {"--packs", files["packs"]}},
 		"usher library show":    {{hostile}, {"--packs", files["packs"], "hostile"}},
 		"usher library try":     {{"best-practices", "rbac-hygiene", "-f", objects}, {hostile, "-f", objects}, {"best-practices", "-f", files["syntax.yaml"]}},
-		"usher render":          {{policies}, {"--cue", policies}, {broken}, {"--from", files["vap.yaml"]}, {"--from", files["broken-vap.yaml"]}, {"--from", files["syntax.yaml"]}, {"--to", "vap", files["policies/refuses.yaml"]}, {"--to", "vap", policies}, {"--to", hostile, policies}},
-		"usher serve":           {{"-p", hostile}, {"-p", policies, "--bind-address", hostile}},
-		"usher simulate":        {append(own, objects, "--cluster-files", files["cluster"]), append(own, objects, "--verbose", "--cluster-files", files["cluster"]), append(own, objects, "--cluster-files", files["cluster"], "-o", "json"), append(own, hostile)},
-		"usher test":            {{files["cases"]}, {files["cases"], "-v", "--coverage"}, {files["cases"], "-o", "junit"}, {files["cases"], "-o", "json"}, {files["cases"], "-o", "yaml"}, {files["cases"], "--run", hostile}, {files["syntax.yaml"]}, {hostile}},
-		"usher uninstall":       {{"--kubeconfig", hostile}},
-		"usher version":         {{hostile}, {"--" + hostile}},
-		"usher watch":           {{"--server", "https://" + hostile, "--once"}, {"-n", hostile}},
-		"usher completion":      {{hostile}},
-		"usher library":         {{hostile}},
-		"usher authz":           {{hostile}},
-		"usher admission":       {{hostile}},
-		"usher":                 {{hostile}, {"--" + hostile}},
+		"usher import":          {{hostile}},
+		"usher import gatekeeper": {
+			{files["gatekeeper.yaml"]}, {"--report", "text", files["gatekeeper.yaml"]}, {"--report", "json", files["gatekeeper.yaml"]}, {hostile}, {objects}, {files["syntax.yaml"]},
+			{files["gatekeeper.yaml"], "--prove", files["gatekeeper.yaml"]}, {files["gatekeeper.yaml"], "--prove", objects}, {files["gatekeeper.yaml"], "--out", filepath.Join(filepath.Dir(objects), "imported")},
+		},
+		"usher import kubernetes": {{files["vap.yaml"]}, {files["broken-vap.yaml"]}, {files["syntax.yaml"]}, {hostile}},
+		"usher render":            {{policies}, {"--cue", policies}, {broken}, {"--from", files["vap.yaml"]}, {"--from", files["broken-vap.yaml"]}, {"--from", files["syntax.yaml"]}, {"--to", "vap", files["policies/refuses.yaml"]}, {"--to", "vap", policies}, {"--to", hostile, policies}},
+		"usher serve":             {{"-p", hostile}, {"-p", policies, "--bind-address", hostile}},
+		"usher simulate":          {append(own, objects, "--cluster-files", files["cluster"]), append(own, objects, "--verbose", "--cluster-files", files["cluster"]), append(own, objects, "--cluster-files", files["cluster"], "-o", "json"), append(own, hostile)},
+		"usher test":              {{files["cases"]}, {files["cases"], "-v", "--coverage"}, {files["cases"], "-o", "junit"}, {files["cases"], "-o", "json"}, {files["cases"], "-o", "yaml"}, {files["cases"], "--run", hostile}, {files["syntax.yaml"]}, {hostile}},
+		"usher uninstall":         {{"--kubeconfig", hostile}},
+		"usher version":           {{hostile}, {"--" + hostile}},
+		"usher watch":             {{"--server", "https://" + hostile, "--once"}, {"-n", hostile}},
+		"usher completion":        {{hostile}},
+		"usher library":           {{hostile}},
+		"usher authz":             {{hostile}},
+		"usher admission":         {{hostile}},
+		"usher":                   {{hostile}, {"--" + hostile}},
 	}
 	for _, cmd := range clitest.Commands(newRoot(silent())) {
 		path := cmd.CommandPath()
@@ -175,6 +181,13 @@ func hostileFiles(t *testing.T) map[string]string {
 	admission["spec"].(map[string]any)["validations"] = []any{map[string]any{"expression": "object." + hostile, "message": hostile}}
 	admission["metadata"] = map[string]any{"name": hostile}
 	write("broken-vap.yaml", admission, tree(t, hostileBinding))
+	template, constraint := tree(t, hostileTemplate), tree(t, hostileConstraint)
+	other := tree(t, hostileConstraint)
+	other["metadata"], other["kind"] = map[string]any{"name": hostile}, hostile
+	unknown := tree(t, hostileTemplate)
+	unknown["metadata"] = map[string]any{"name": hostile}
+	unknown["spec"].(map[string]any)["targets"].([]any)[0].(map[string]any)["code"].([]any)[0].(map[string]any)["source"].(map[string]any)[hostile] = hostile
+	write("gatekeeper.yaml", template, constraint, other, unknown, tree(t, hostileSuite))
 	write("packs/hostile/pack.yaml", pack)
 	write("packs/hostile/policies/refuses.yaml", refuses)
 	write("cases/policy.yaml", refuses)
@@ -245,6 +258,33 @@ spec:
   message: "HOSTILE"
   subjects: [{users: ["HOSTILE"]}]
   rules: [{verbs: [get], apiGroups: [""], resources: [secrets], names: ["HOSTILE"], namespaces: [shop]}]
+`
+
+const hostileTemplate = `
+apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata: {name: refuses, annotations: {description: "HOSTILE"}}
+spec:
+  crd: {spec: {names: {kind: Refuses}}}
+  targets:
+  - target: admission.k8s.gatekeeper.sh
+    code: [{engine: K8sNativeValidation, source: {validations: [{expression: "variables.params.a == 'b'", message: "HOSTILE"}]}}]
+`
+
+const hostileConstraint = `
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: Refuses
+metadata: {name: refuses}
+spec: {match: {kinds: [{apiGroups: [""], kinds: [Pod]}], name: "HOSTILE*", namespaces: ["HOSTILE"]}, parameters: {a: "HOSTILE", "HOSTILE": a}}
+`
+
+const hostileSuite = `
+apiVersion: test.gatekeeper.sh/v1alpha1
+kind: Suite
+metadata: {name: "HOSTILE"}
+tests:
+- {name: "HOSTILE", template: gatekeeper.yaml, constraint: gatekeeper.yaml, cases: [{name: "HOSTILE", object: "HOSTILE.yaml", assertions: [{violations: "HOSTILE", message: "HOSTILE"}]}]}
+- {name: "HOSTILE", template: object.yaml, constraint: object.yaml, cases: [{name: "HOSTILE", object: object.yaml}]}
 `
 
 const hostileAdmission = `

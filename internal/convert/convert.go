@@ -1,6 +1,7 @@
 // Package convert turns Kubernetes' admission policies, with their bindings and params, into
 // ClusterObjectPolicies, and back. What the other kind cannot express is an error or a loss that is
-// reported by field; [Compare] decides generated requests by both forms.
+// reported by field; [Compare] decides generated requests by both forms. Policies of other engines are
+// an [Import] each: a package below this one reads those of an engine.
 package convert
 
 import (

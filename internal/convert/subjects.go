@@ -42,7 +42,7 @@ func matches(text string, patterns []string) string {
 		if strings.Contains(p, "*") {
 			terms = append(terms, matchesPattern(text, p))
 		} else {
-			exact = append(exact, quote(p))
+			exact = append(exact, Quote(p))
 		}
 	}
 	if len(exact) > 0 {
@@ -58,12 +58,12 @@ func matchesPattern(text, pattern string) string {
 	case prefix == "" && suffix == "":
 		return "true"
 	case suffix == "":
-		return fmt.Sprintf("%s.startsWith(%s)", text, quote(prefix))
+		return fmt.Sprintf("%s.startsWith(%s)", text, Quote(prefix))
 	case prefix == "":
-		return fmt.Sprintf("%s.endsWith(%s)", text, quote(suffix))
+		return fmt.Sprintf("%s.endsWith(%s)", text, Quote(suffix))
 	}
 	// Beginning and end must not overlap.
-	return fmt.Sprintf("(%s.startsWith(%s) && %s.endsWith(%s) && %s.size() >= %d)", text, quote(prefix), text, quote(suffix), text, len([]rune(prefix+suffix)))
+	return fmt.Sprintf("(%s.startsWith(%s) && %s.endsWith(%s) && %s.size() >= %d)", text, Quote(prefix), text, Quote(suffix), text, len([]rune(prefix+suffix)))
 }
 
 // accounts returns an expression that is true for service accounts, which are NAMESPACE/NAME.
@@ -88,8 +88,8 @@ func accounts(patterns []string) string {
 	return strings.Join(terms, " || ")
 }
 
-// quote returns a CEL string.
-func quote(text string) string {
+// Quote returns a CEL string.
+func Quote(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(text) + "'"
 }
 

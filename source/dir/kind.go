@@ -58,7 +58,10 @@ func foreignEngine(gvk schema.GroupVersionKind) (engine, do string) {
 	default:
 		return "", ""
 	}
-	return engine, write + "; of a ValidatingAdmissionPolicy that " + engine + " generates from it, 'usher render --from' makes one"
+	if engine == "Gatekeeper" {
+		return engine, "'usher import gatekeeper' makes a ClusterObjectPolicy of a template in CEL with its constraints"
+	}
+	return engine, write + "; of a ValidatingAdmissionPolicy that " + engine + " generates from it, 'usher import kubernetes' makes one"
 }
 
 // ofOtherEngine is a policy of another engine, which nothing would enforce here.

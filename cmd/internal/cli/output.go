@@ -23,10 +23,13 @@ type OutputFlag struct {
 
 // Register adds the flag to cmd; the first format is the default.
 func (o *OutputFlag) Register(cmd *cobra.Command, formats ...string) {
-	o.allowed, o.Value = formats, formats[0]
+	o.Allow(formats...)
 	cmd.Flags().VarP(o, "output", "o", "output format: "+strings.Join(formats, ", "))
 	Offer(cmd, "output", formats...)
 }
+
+// Allow sets the formats, of which the first one is the default.
+func (o *OutputFlag) Allow(formats ...string) { o.allowed, o.Value = formats, formats[0] }
 
 // Offer has shells complete a flag of cmd with these values.
 func Offer(cmd *cobra.Command, flag string, values ...string) {

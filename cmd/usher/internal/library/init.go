@@ -5,15 +5,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/files"
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
 	"github.com/usher-dev/usher/library"
 )
@@ -45,11 +43,15 @@ overwritten.`,
 			if err != nil {
 				return err
 			}
-			files, err := repository(policies, settings, strings.Join(chosen, " "))
+			made, err := repository(policies, settings, strings.Join(chosen, " "))
 			if err != nil {
 				return err
 			}
-			if err := write(dir, files); err != nil {
+			err = files.Write(dir, made, files.Keep)
+			if _, ok := errors.AsType[*files.ExistsError](err); ok {
+				err = fmt.Errorf("%w: choose another folder; 'usher library install --out' updates policies", err)
+			}
+			if err != nil {
 				return err
 			}
 			enter := ""
@@ -70,14 +72,8 @@ overwritten.`,
 	return cmd
 }
 
-// A file of the repository.
-type file struct {
-	path    string
-	content []byte
-}
-
 // repository returns the files of a repository with policies.
-func repository(policies []library.Policy, settings []library.Settings, names string) ([]file, error) {
+func repository(policies []library.Policy, settings []library.Settings, names string) ([]files.File, error) {
 	readme, err := start.ReadFile("init/README.md")
 	if err != nil {
 		return nil, fmt.Errorf("read README: %w", err)
@@ -86,9 +82,9 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 	if err != nil {
 		return nil, fmt.Errorf("read workflow: %w", err)
 	}
-	files := []file{
-		{"README.md", bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
-		{".github/workflows/policies.yaml", bytes.ReplaceAll(workflow, []byte("USHER_VERSION: VERSION"), []byte("USHER_VERSION: "+installable(cli.BuildVersion().Version)))},
+	all := []files.File{
+		{Path: "README.md", Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
+		{Path: ".github/workflows/policies.yaml", Content: bytes.ReplaceAll(workflow, []byte("USHER_VERSION: VERSION"), []byte("USHER_VERSION: "+installable(cli.BuildVersion().Version)))},
 	}
 	for i := range policies {
 		p := &policies[i]
@@ -97,9 +93,9 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 			return nil, err
 		}
 		cases := bytes.ReplaceAll(p.Cases, []byte("../"+p.File+".yaml"), []byte("../policies/"+p.Name+".yaml"))
-		files = append(files, file{"policies/" + p.Name + ".yaml", manifest}, file{"cases/" + p.Name + ".yaml", cases})
+		all = append(all, files.File{Path: "policies/" + p.Name + ".yaml", Content: manifest}, files.File{Path: "cases/" + p.Name + ".yaml", Content: cases})
 	}
-	return files, nil
+	return all, nil
 }
 
 // installable is the version that a workflow installs: that of this binary, if it is a release, so that
@@ -110,40 +106,4 @@ func installable(version string) string {
 		return "latest"
 	}
 	return version
-}
-
-// write writes files below a folder, all or none if one of them exists. Links that lead out of it are
-// errors.
-func write(dir string, files []file) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("write repository: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("write repository: %w", err)
-	}
-	defer func() { _ = root.Close() }()
-	var existing []string
-	for _, f := range files {
-		if _, err := root.Lstat(f.path); !errors.Is(err, fs.ErrNotExist) {
-			existing = append(existing, f.path)
-		}
-	}
-	if len(existing) > 0 {
-		const mostNamed = 3
-		named := strings.Join(existing[:min(len(existing), mostNamed)], ", ")
-		if more := len(existing) - mostNamed; more > 0 {
-			named += fmt.Sprintf(" and %d more", more)
-		}
-		return fmt.Errorf("%s has %s: choose another folder; 'usher library install --out' updates policies", dir, named)
-	}
-	for _, f := range files {
-		if err := root.MkdirAll(path.Dir(f.path), 0o755); err != nil {
-			return fmt.Errorf("write repository: %w", err)
-		}
-		if err := root.WriteFile(f.path, f.content, 0o644); err != nil {
-			return fmt.Errorf("write repository: %w", err)
-		}
-	}
-	return nil
 }

@@ -72,6 +72,9 @@ func Read(cmd *cobra.Command, s cli.Streams, paths []string) ([]Input, error) {
 	return inputs, nil
 }
 
+// File returns what is in a file.
+func File(path string) ([]Input, error) { return readInputFile(path, nil) }
+
 // ErrNoObject is the error of a document that is not an object.
 var ErrNoObject = errors.New("not a Kubernetes object: apiVersion or kind is missing")
 

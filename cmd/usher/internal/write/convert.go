@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
@@ -159,21 +158,6 @@ func nameOf(o api.Object) string {
 
 // documentsOf returns the new form of a policy, and its params, as they are printed.
 func documentsOf(c *convert.Conversion) ([]map[string]any, error) {
-	all := slices.Clone(c.Params)
-	for _, o := range c.To {
-		raw, err := json.Marshal(o)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", nameOf(o), err)
-		}
-		var tree map[string]any
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &tree); err != nil {
-			return nil, fmt.Errorf("encode %s: %w", nameOf(o), err)
-		}
-		delete(tree, "status")
-		if metadata, ok := tree["metadata"].(map[string]any); ok {
-			delete(metadata, "creationTimestamp")
-		}
-		all = append(all, tree)
-	}
-	return all, nil
+	policies, err := convert.Documents(c.To)
+	return slices.Concat(c.Params, policies), err
 }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+)
+
+// suitesOf are Gatekeeper's templates with tests, one construct each.
+const suitesOf = "../../internal/convert/gatekeeper/testdata/"
+
+// What is imported is written with the tests of the original as cases, which pass.
+func TestImportGatekeeper(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "policies")
+	args := []string{"import", "gatekeeper", suitesOf + "conditions", "--prove", suitesOf + "conditions", "--out", dir}
+	stdout, stderr, status := execute(t, append(args, "--enforce"))
+	if status != cli.ExitOK || stdout != "" || !strings.HasSuffix(stderr, "1 converted, 0 left out\n5 tests answer as before, 0 differ, 0 cannot be judged\n") {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	if stdout, stderr, status := execute(t, []string{"test", dir}); status != cli.ExitOK || !strings.Contains(stdout, "5 passed, 0 failed") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	if stdout, stderr, status := execute(t, []string{"check", "--strict", dir}); status != cli.ExitOK {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	file := filepath.Join(dir, "conditions.yaml")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := execute(t, args); status != cli.ExitUnusable || !strings.Contains(stderr, "conditions.yaml: choose another folder, or overwrite them with --force") && !strings.Contains(stderr, "overwrite them with --force") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if content, err := os.ReadFile(file); err != nil || string(content) != "mine" {
+		t.Errorf("a file that exists is now %q, %v", content, err)
+	}
+	if _, stderr, status := execute(t, append(args, "--force")); status != cli.ExitOK {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if content, err := os.ReadFile(file); err != nil || !strings.Contains(string(content), "- Warn") || strings.Contains(string(content), "Deny") {
+		t.Errorf("%v\n%s", err, content)
+	}
+}
+
+// A test that differs marks its policy, and leaves it out if that is asked for.
+func TestImportTestsThatDiffer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(suitesOf+"conditions")); err != nil {
+		t.Fatal(err)
+	}
+	suite := filepath.Join(dir, "suite.yaml")
+	content, err := os.ReadFile(suite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(suite, []byte(strings.Replace(string(content), "violations: no", "violations: yes", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"import", "gatekeeper", dir, "--prove", dir, "--report", "json"}
+	for _, strict := range []bool{false, true} {
+		if strict {
+			args = append(args, "--strict")
+		}
+		stdout, stderr, status := execute(t, args)
+		var report struct {
+			Converted int
+			Policies  []struct{ Failed []struct{ Outcome, Why string } }
+		}
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil || status != cli.ExitNegative || len(report.Policies[0].Failed) != 1 || (report.Converted == 0) != strict {
+			t.Errorf("strict %t: status %d, %v\n%s%s", strict, status, err, stdout, stderr)
+		}
+	}
+}
+
+func TestImportWithoutPolicies(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"import", "gatekeeper"}, "no policies given: name files or folders"},
+		{[]string{"import", "gatekeeper", "../../examples/objects/pod.yaml"}, "no objects of Gatekeeper in ../../examples/objects/pod.yaml"},
+		{[]string{"import", "gatekeeper", suitesOf + "objects/template.yaml", "--prove", "../../examples/objects/pod.yaml"}, "no tests in ../../examples/objects/pod.yaml"},
+		{[]string{"import", "kyverno"}, "unknown command"},
+	} {
+		if _, stderr, status := execute(t, row.args); status == cli.ExitOK || !strings.Contains(stderr, row.want) {
+			t.Errorf("%q: status %d: %s", row.args, status, stderr)
+		}
+	}
+}

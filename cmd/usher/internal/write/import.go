@@ -1,0 +1,303 @@
+package write
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/files"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/gatekeeper"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/printable"
+)
+
+// Import returns usher import.
+func Import(s cli.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Make policies of those of other engines",
+		Long: `Import makes ClusterObjectPolicies of policies of other engines. A policy is converted
+wholly, or left out with the reasons.`,
+		Example: `  usher import gatekeeper library/
+  usher import kubernetes policy.yaml bindings.yaml`,
+		Args: cli.NoSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(importGatekeeper(s), importKubernetes(s))
+	return cmd
+}
+
+// importKubernetes returns usher import kubernetes.
+func importKubernetes(s cli.Streams) *cobra.Command {
+	var f renderFlags
+	cmd := &cobra.Command{
+		Use:   "kubernetes PATH...",
+		Short: "Make ClusterObjectPolicies of Kubernetes' admission policies",
+		Long: `Kubernetes makes a ClusterObjectPolicy of each ValidatingAdmissionPolicy and
+MutatingAdmissionPolicy with its bindings, as 'usher render --from' does. Params that are
+among the files are written into a binding that names exactly one object.
+
+Both forms of a policy decide generated requests before the new one is printed. A request
+that they decide differently is an error.`,
+		Example: `  usher import kubernetes policy.yaml bindings.yaml`,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.from = slices.Concat(f.from, args)
+			return f.run(cmd, s, nil)
+		},
+	}
+	policies.RegisterFlag(cmd.Flags(), &f.from, "; the same as PATH")
+	f.limits.RegisterTimeout(cmd)
+	return cmd
+}
+
+// importFlags are those of imports from other engines.
+type importFlags struct {
+	paths          []string
+	folder         string
+	prove          []string
+	force, enforce bool
+	strict         bool
+	report         cli.OutputFlag
+	limits         policies.Limits
+}
+
+// importGatekeeper returns usher import gatekeeper.
+func importGatekeeper(s cli.Streams) *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:   "gatekeeper PATH...",
+		Short: "Make ClusterObjectPolicies of Gatekeeper's templates in CEL",
+		Long: `Gatekeeper makes a ClusterObjectPolicy of each ConstraintTemplate in CEL among files and
+folders, with a binding for each of its constraints. Namespaces that a Config excludes are
+excluded. A template is converted wholly, or left out with the reasons: templates in Rego
+alone are, and so are mutations and external data.
+
+Nothing that is imported denies: where a constraint denies, the binding warns, unless
+--enforce is set. The outcome for each template goes to the standard error, and with
+--report to the standard output in place of the policies.
+
+With --prove the tests of gator in files and folders run on what their templates become.
+They are written as cases of 'usher test' as well, into the folder cases of --out.
+
+The exit status is 0 if all is converted, 1 if something was left out or a test differs,
+and 2 if a file cannot be read or written.`,
+		Example: `  usher import gatekeeper library/ --out usher/
+  usher import gatekeeper library/ --prove library/ --out usher/
+  usher import gatekeeper --report json library/
+  kubectl get constrainttemplates,constraints -o yaml | usher import gatekeeper - --out usher/`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *importFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	policies.RegisterFlag(flags, &f.paths, "; the same as PATH")
+	flags.StringVar(&f.folder, "out", "", "folder to write the files to, one policy a file (default: print them)")
+	_ = cmd.MarkFlagDirname("out")
+	flags.BoolVar(&f.force, "force", false, "with --out, overwrite files that exist")
+	flags.BoolVar(&f.enforce, "enforce", false, "let policies deny where they did")
+	flags.StringArrayVar(&f.prove, "prove", nil, "file or folder with tests of the other engine, to run on the policies (repeatable)")
+	flags.BoolVar(&f.strict, "strict", false, "with --prove, leave out policies that a test shows to be different")
+	flags.Var(&f.report, "report", "print the outcome for each policy, in place of the policies: text, json, yaml")
+	f.report.Allow("", "text", "json", "yaml")
+	cli.Offer(cmd, "report", "text", "json", "yaml")
+	f.limits.RegisterWithTimeout(cmd)
+}
+
+func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	paths := slices.Concat(f.paths, args)
+	if len(paths) == 0 {
+		return cli.NoPaths(cmd, "policies")
+	}
+	limits, err := f.limits.Limits()
+	if err != nil {
+		return err
+	}
+	inputs, err := objects.Read(cmd, s, paths)
+	if err != nil {
+		return err
+	}
+	found, others := foreign(inputs, gatekeeper.Is)
+	if len(found) == 0 {
+		return fmt.Errorf("no objects of Gatekeeper in %s", strings.Join(paths, ", "))
+	}
+	defined, err := kind.Defined(others)
+	if err != nil {
+		return err
+	}
+	o := gatekeeper.Options{Kinds: kind.Recorded().With(defined), Enforce: f.enforce, Limits: limits}
+	imports, err := policies.Within(cmd.Context(), f.limits.Timeout(), "import policies", func(ctx context.Context) ([]convert.Import, error) {
+		return gatekeeper.Policies(ctx, found, o), nil
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]convert.Row, error) {
+		return f.proofs(ctx, cmd, s, o)
+	})
+	if err != nil {
+		return err
+	}
+	report := newImportReport(imports, rows, f.strict)
+	if err := f.write(s, imports, rows, &report); err != nil {
+		return err
+	}
+	if report.LeftOut+report.Tests.Differ > 0 {
+		return cli.ErrNegative
+	}
+	return nil
+}
+
+// proofs runs the tests of the other engine.
+func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o gatekeeper.Options) ([]convert.Row, error) {
+	if len(f.prove) == 0 {
+		return nil, nil
+	}
+	inputs, err := objects.Read(cmd, s, f.prove)
+	if err != nil {
+		return nil, err
+	}
+	var rows []convert.Row
+	found, _ := foreign(inputs, gatekeeper.IsSuite)
+	for i := range found {
+		rows = append(rows, gatekeeper.Prove(ctx, &found[i], readTogether, o)...)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("no tests in %s: expected objects of the kind Suite", strings.Join(f.prove, ", "))
+	}
+	return rows, nil
+}
+
+// readTogether implements [gatekeeper.Read].
+func readTogether(file string) (found []map[string]any, reviews []*admissionv1.AdmissionRequest, err error) {
+	inputs, err := objects.File(file)
+	for i := range inputs {
+		if in := &inputs[i]; in.Review != nil {
+			reviews = append(reviews, in.Review)
+		} else {
+			found = append(found, in.Object)
+		}
+	}
+	return found, reviews, err
+}
+
+// foreign returns the objects of another engine, and the other ones.
+func foreign(inputs []objects.Input, is func(map[string]any) bool) (found []convert.Foreign, others []map[string]any) {
+	for i := range inputs {
+		in := &inputs[i]
+		switch {
+		case in.Object == nil:
+		case is(in.Object):
+			found = append(found, convert.Foreign{Object: in.Object, File: in.File, Line: in.Line})
+		default:
+			others = append(others, in.Object)
+		}
+	}
+	return found, others
+}
+
+// write writes the policies, and the outcome for each.
+func (f *importFlags) write(s cli.Streams, imports []convert.Import, rows []convert.Row, report *importReport) error {
+	documents, err := importedFiles(imports, rows)
+	if err != nil {
+		return err
+	}
+	if f.folder != "" {
+		existing := files.Keep
+		if f.force {
+			existing = files.Replace
+		}
+		err := files.Write(f.folder, documents, existing)
+		if _, ok := errors.AsType[*files.ExistsError](err); ok {
+			err = fmt.Errorf("%w: choose another folder, or overwrite them with --force", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.report.Value != "" {
+		return f.report.Report(s.Out, report, func() error { return report.print(s.Out) })
+	}
+	if err := report.print(s.Err); err != nil || f.folder != "" {
+		return err
+	}
+	for i, d := range documents {
+		if strings.HasPrefix(d.Path, "cases/") {
+			continue
+		}
+		if i > 0 {
+			d.Content = append([]byte("---\n"), d.Content...)
+		}
+		if _, err := s.Out.Write(d.Content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// importedFiles returns a file for each policy, and one with the cases of each.
+func importedFiles(imports []convert.Import, rows []convert.Row) ([]files.File, error) {
+	var all []files.File
+	named := map[string]bool{}
+	for i := range imports {
+		documents, err := convert.Documents(imports[i].To)
+		if err != nil {
+			return nil, err
+		}
+		for n, o := range imports[i].To {
+			content, err := printable.YAML(documents[n])
+			if err != nil {
+				return nil, fmt.Errorf("encode %s: %w", nameOf(o), err)
+			}
+			file := fileOf(o)
+			if named[file] {
+				return nil, fmt.Errorf("two policies would be %s: import them one by one", nameOf(o))
+			}
+			named[file] = true
+			all = append(all, files.File{Path: file, Content: content})
+		}
+		var cases bytes.Buffer
+		for n := range rows {
+			if rows[n].Case == nil || len(imports[i].To) == 0 || !proves(&rows[n], &imports[i]) {
+				continue
+			}
+			content, err := printable.YAML(rows[n].Case)
+			if err != nil {
+				return nil, fmt.Errorf("encode a case of %s: %w", imports[i].Of.Ref(), err)
+			}
+			cases.WriteString("---\n")
+			cases.Write(content)
+		}
+		if cases.Len() > 0 {
+			all = append(all, files.File{Path: "cases/" + fileOf(imports[i].To[0]), Content: cases.Bytes()})
+		}
+	}
+	return all, nil
+}
+
+// proves reports whether a test is one of a policy, and not of another one that has the same name.
+func proves(row *convert.Row, of *convert.Import) bool {
+	return row.Policy == of.Of.Ref() && reflect.DeepEqual(row.Object, of.Of.Object)
+}
+
+// fileOf returns the name of the file of a policy. It has been compiled, so that its name has no slashes.
+func fileOf(o api.Object) string { return o.GetName() + ".yaml" }

@@ -1,0 +1,4 @@
+package gatekeeper
+
+// Templates returns the templates that [Nearest] knows.
+func Templates() map[string]string { return nearest() }

@@ -1,0 +1,224 @@
+package gatekeeper_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/gatekeeper"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/library"
+)
+
+// read returns the objects in a file of testdata, or in a text.
+func read(t *testing.T, file string) []map[string]any {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(content))
+}
+
+func parse(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, object)
+	}
+	return all
+}
+
+func foreign(objects []map[string]any) []convert.Foreign {
+	var all []convert.Foreign
+	for _, o := range objects {
+		all = append(all, convert.Foreign{Object: o, File: "f.yaml"})
+	}
+	return all
+}
+
+func options(enforce bool) gatekeeper.Options {
+	return gatekeeper.Options{Kinds: kind.Recorded(), Enforce: enforce}
+}
+
+// Each suite of testdata has tests as Gatekeeper answers them, with one construct of constraints and templates a
+// suite: all hold on what the templates become.
+func TestSuites(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*/suite.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			t.Parallel()
+			for _, s := range read(t, file) {
+				rows := gatekeeper.Prove(t.Context(), &convert.Foreign{Object: s, File: file}, reader(t), options(false))
+				if len(rows) == 0 {
+					t.Error("no tests")
+				}
+				for _, r := range rows {
+					if r.Outcome != convert.Holds {
+						t.Errorf("%s %s: %s", r.Name, r.Outcome, r.Why)
+					}
+				}
+			}
+		})
+	}
+}
+
+func reader(t *testing.T) gatekeeper.Read {
+	return func(file string) ([]map[string]any, []*admissionv1.AdmissionRequest, error) {
+		if _, err := os.Stat(file); err != nil {
+			return nil, nil, err
+		}
+		var objects []map[string]any
+		var reviews []*admissionv1.AdmissionRequest
+		for _, o := range read(t, file) {
+			if o["kind"] != "AdmissionReview" {
+				objects = append(objects, o)
+				continue
+			}
+			raw, err := yaml.Marshal(o)
+			if err != nil {
+				return nil, nil, err
+			}
+			var review admissionv1.AdmissionReview
+			if err := yaml.Unmarshal(raw, &review); err != nil {
+				return nil, nil, err
+			}
+			reviews = append(reviews, review.Request)
+		}
+		return objects, reviews, nil
+	}
+}
+
+const template = `
+apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata: {name: named, annotations: {description: Names begin with x.}}
+spec:
+  crd: {spec: {names: {kind: Named}, validation: {openAPIV3Schema: {type: object, properties: {begin: {type: string, default: x}}}}}}
+  targets:
+  - target: admission.k8s.gatekeeper.sh
+    code:
+    - engine: K8sNativeValidation
+      source:
+        validations: [{expression: "variables.anyObject.metadata.name.startsWith(variables.params.begin)", message: not named well}]
+`
+
+// What cannot be converted is left out by name, with the field and what to do; nothing by half.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	constraint := func(spec string) string {
+		return template + "\n---\n{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: c}, spec: " + spec + "}"
+	}
+	for _, tt := range []struct{ reason, objects, want string }{
+		{"no constraint", template, "ConstraintTemplate named: no constraint of it is among the files: without one it is not in force; name the files with its constraints, too"},
+		{"no template", "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: c}, spec: {}}", "Named c: its ConstraintTemplate is not among the files; name the file with it, too"},
+		{"Rego alone", `{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, metadata: {name: k8simagedigests}, spec: {crd: {spec: {names: {kind: X}}}, targets: [{target: a, rego: "package x"}]}}`,
+			"ConstraintTemplate k8simagedigests: spec.targets: it is in Rego alone; see whether 'usher library show image-digests' is what it means"},
+		{"no target", `{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, metadata: {name: x}, spec: {crd: {spec: {names: {kind: X}}}}}`, "ConstraintTemplate x: spec.targets: there are 0 targets; write one"},
+		{"an unknown field of a constraint", constraint("{match: {kinds: [], namespace: [a]}}"), `Named c: spec: read: json: unknown field "namespace"; correct the constraint`},
+		{"an unknown field of a template", strings.Replace(constraint("{}"), "validations:", "matchConditions: []\n        validations:", 1),
+			`ConstraintTemplate named: spec.targets[0].code[0].source: read: json: unknown field "matchConditions"; correct the template`},
+		{"an unknown action", constraint("{enforcementAction: block}"), `Named c: spec.enforcementAction: there is no action "block"; write deny, warn or dryrun`},
+		{"an unknown kind", constraint("{match: {kinds: [{apiGroups: [example.com], kinds: [Gateway]}]}}"), "Named c: spec.match.kinds[0]: no kind Gateway of the API groups example.com is known; name the file with its CustomResourceDefinition, too"},
+		{"generated objects", constraint("{match: {source: Generated}}"), "Named c: spec.match.source: it is for pods alone that an ExpansionTemplate makes of workloads; write podTemplates in a ClusterObjectPolicy for pods"},
+		{"the whole constraint", strings.Replace(constraint("{}"), "variables.params.begin", "params.spec.parameters.begin", 1),
+			"ConstraintTemplate named: spec.targets[0].code[0].source.validations[0].expression: it reads params, the whole constraint: read variables.params; change the template"},
+		{"an expression that does not compile", strings.Replace(constraint("{}"), "variables.params.begin", "1", 1), "ConstraintTemplate named: spec.validations[0].expression: found no matching overload for 'startsWith' applied to 'dyn.(int)'"},
+		{"params that are null", strings.Replace(constraint("{}"), "variables.params.begin", "variables.params == null ? 'x' : variables.params.begin", 1),
+			"Named c: spec.parameters: there are none, and the template compares variables.params with null; write parameters: {}"},
+		{"a name that is a path", strings.ReplaceAll(constraint("{}"), "name: named", "name: ../../named"), "ConstraintTemplate ../../named: metadata.name: a lowercase RFC 1123 subdomain"},
+		{"a mutation", "{apiVersion: mutations.gatekeeper.sh/v1, kind: Assign, metadata: {name: a}}", "Assign a: objects of the kind Assign are not imported; write it as a mutation of a ClusterObjectPolicy"},
+		{"a name twice", constraint("{}") + "\n---\n{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: c}, spec: {enforcementAction: warn}}", "Named c: metadata.name: another constraint has the same kind and name: f.yaml; import them one by one"},
+		{"a template twice", strings.Replace(template, "Names begin", "Names start", 1) + "\n---\n" + constraint("{}"), "ConstraintTemplate named: metadata.name: another ConstraintTemplate has the same name: f.yaml; import them one by one"},
+	} {
+		var reasons []string
+		for _, i := range gatekeeper.Policies(t.Context(), foreign(parse(t, tt.objects)), options(false)) {
+			if len(i.Left) > 0 && len(i.To) > 0 {
+				t.Errorf("%s: left out and converted", tt.reason)
+			}
+			for _, p := range i.Left {
+				reasons = append(reasons, strings.TrimPrefix(p.String(), "f.yaml: error: "))
+			}
+		}
+		if len(reasons) != 1 || !strings.HasPrefix(reasons[0], tt.want) {
+			t.Errorf("%s: %q, want %q", tt.reason, reasons, tt.want)
+		}
+	}
+}
+
+// Nothing denies unless that is asked for, and the report says what makes it deny.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	const scoped = "{enforcementAction: scoped, scopedEnforcementActions: [{action: warn, enforcementPoints: [{name: validation.gatekeeper.sh}]}, {action: deny, enforcementPoints: [{name: '%s'}]}]}"
+	for _, tt := range []struct {
+		spec, cautious, enforced string
+	}{
+		{"{}", "[Warn]", "[Deny]"},
+		{"{enforcementAction: deny}", "[Warn]", "[Deny]"},
+		{"{enforcementAction: warn}", "[Warn]", "[Warn]"},
+		{"{enforcementAction: dryrun}", "[Audit]", "[Audit]"},
+		{fmt.Sprintf(scoped, "*"), "[Warn]", "[Deny]"},
+		{fmt.Sprintf(scoped, "audit.gatekeeper.sh"), "[Warn]", "[Warn]"},
+		{"{enforcementAction: scoped, scopedEnforcementActions: [{action: deny, enforcementPoints: [{name: audit.gatekeeper.sh}]}]}", "[Audit]", "[Audit]"},
+	} {
+		objects := parse(t, template+"\n---\n{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: c}, spec: "+tt.spec+"}")
+		for _, enforce := range []bool{false, true} {
+			want := tt.cautious
+			if enforce {
+				want = tt.enforced
+			}
+			i := gatekeeper.Policies(t.Context(), foreign(objects), options(enforce))[0]
+			if len(i.Left) > 0 {
+				t.Fatal(i.Left)
+			}
+			documents, err := convert.Documents(i.To)
+			if err != nil {
+				t.Fatal(err)
+			}
+			binding := documents[0]["spec"].(map[string]any)["bindings"].([]any)[0].(map[string]any)
+			if got := fmt.Sprint(binding["validationActions"]); got != want {
+				t.Errorf("%s, enforce %t: %s, want %s", tt.spec, enforce, got, want)
+			}
+			softened := slices.ContainsFunc(i.Notes, func(p rule.Problem) bool { return strings.Contains(p.What, "warns where the constraint denies") })
+			if softened != (tt.enforced == "[Deny]" && !enforce) {
+				t.Errorf("%s, enforce %t: notes %v", tt.spec, enforce, i.Notes)
+			}
+		}
+	}
+}
+
+// What the report names is in the library.
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, pack := range packs {
+		for _, p := range pack.Policies {
+			names[p.Name] = true
+		}
+	}
+	for template, policy := range gatekeeper.Templates() {
+		if !names[policy] {
+			t.Errorf("%s: %q is not in the library", template, policy)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A Foreign is an object of another policy engine.
+type Foreign struct {
+	Object map[string]any
+	// File is where it comes from.
+	File string
+	// Line returns the line of a field in the file, 0 if it is not known; nil if none is.
+	Line func(field string) int
+}
+
+// Ref names the object.
+func (f *Foreign) Ref() usher.PolicyRef {
+	namespace, name := nameIn(f.Object)
+	return usher.PolicyRef{Kind: kindIn(f.Object).Kind, Namespace: namespace, Name: name}
+}
+
+// An Import is the outcome for a policy of another engine.
+type Import struct {
+	// Of is the policy as it was.
+	Of *Foreign
+	// To are the policies that do the same; none if it was left out.
+	To []api.Object
+	// Left are the reasons why it was left out, and Notes are differences that users notice.
+	Left, Notes []rule.Problem
+}
+
+// Leave records a reason why the policy is left out: something about a field of an object, which may be
+// another one than the policy.
+func (i *Import) Leave(at *Foreign, field, what, do string) {
+	i.Left = append(i.Left, at.problem(rule.Error, field, what, do))
+}
+
+// Note records a difference that users notice.
+func (i *Import) Note(at *Foreign, field, what, do string) {
+	i.Notes = append(i.Notes, at.problem(rule.Warning, field, what, do))
+}
+
+func (f *Foreign) problem(severity rule.Severity, field, what, do string) rule.Problem {
+	p := rule.Problem{Policy: f.Ref(), File: f.File, Severity: severity, Field: field, What: what, Do: do}
+	if f.Line != nil {
+		p.Line = f.Line(field)
+	}
+	return p
+}
+
+// Finish leaves the policy out, unless what it became compiles without an error and there was no other reason.
+func (i *Import) Finish(ctx context.Context, limits rule.Limits) {
+	for _, o := range i.To {
+		if wrong := validation.NameIsDNSSubdomain(o.GetName(), false); len(wrong) > 0 {
+			i.Leave(i.Of, "metadata.name", wrong[0], "rename it")
+		}
+		compiled := compile.Options{Limits: limits}.Policy(ctx, api.Policy{Object: o})
+		for _, p := range rule.Errors(compiled.Problems) {
+			i.Leave(i.Of, "", fmt.Sprintf("%s: %s", p.Field, p.What), p.Do)
+		}
+	}
+	if len(i.Left) > 0 {
+		i.To = nil
+	}
+	rule.SortProblems(i.Left)
+	i.Left = slices.CompactFunc(i.Left, func(a, b rule.Problem) bool { return a == b })
+}

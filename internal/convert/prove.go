@@ -1,0 +1,77 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/policytest"
+)
+
+// An Outcome says whether an imported policy answers a test of another engine as expected.
+type Outcome string
+
+// The outcomes.
+const (
+	Holds    Outcome = "holds"
+	Differs  Outcome = "differs"
+	Unjudged Outcome = "unjudged"
+)
+
+// A Row is one test of a policy of another engine, run on what the policy became.
+type Row struct {
+	// Policy is what it tests, and Object that as it was.
+	Policy usher.PolicyRef `json:"-"`
+	Object map[string]any  `json:"-"`
+	// File and Name tell which test it is.
+	File string `json:"file"`
+	Name string `json:"name"`
+
+	Outcome Outcome `json:"outcome"`
+	// Why is what differs, or why the test cannot be judged.
+	Why string `json:"why,omitempty"`
+	// Case is the test as a case of Usher; nil if it cannot be judged.
+	Case *policytest.Case `json:"-"`
+}
+
+// Judge runs a case. One that no policy is for says so, so that it is not vacuous.
+func Judge(ctx context.Context, c *policytest.Case) Row {
+	if *c.Expect.Allowed {
+		apart := *c
+		expect := *c.Expect
+		expect.NoMatch = true
+		apart.Expect = &expect
+		if apart.Run(ctx).Status == policytest.Passed {
+			return Row{Outcome: Holds, Case: &apart}
+		}
+	}
+	if result := c.Run(ctx); result.Status != policytest.Passed {
+		return Row{Outcome: Differs, Why: result.Message, Case: c}
+	}
+	return Row{Outcome: Holds, Case: c}
+}
+
+// Documents returns policies as they are printed.
+func Documents(policies []api.Object) ([]map[string]any, error) {
+	var all []map[string]any
+	for _, o := range policies {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", refOf(o), err)
+		}
+		var tree map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &tree); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", refOf(o), err)
+		}
+		delete(tree, "status")
+		if metadata, ok := tree["metadata"].(map[string]any); ok {
+			delete(metadata, "creationTimestamp")
+		}
+		all = append(all, tree)
+	}
+	return all, nil
+}
