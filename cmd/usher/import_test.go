@@ -69,7 +69,9 @@ func TestImportTestsThatDiffer(t *testing.T) {
 		stdout, stderr, status := execute(t, args)
 		var report struct {
 			Converted int
-			Policies  []struct{ Failed []struct{ Outcome, Why string } }
+			Policies  []struct {
+				Failed []struct{ Outcome, Why string }
+			}
 		}
 		if err := json.Unmarshal([]byte(stdout), &report); err != nil || status != cli.ExitNegative || len(report.Policies[0].Failed) != 1 || (report.Converted == 0) != strict {
 			t.Errorf("strict %t: status %d, %v\n%s%s", strict, status, err, stdout, stderr)
