@@ -53,7 +53,7 @@ func (c *conversion) match(i *convert.Import, f *convert.Foreign, m *match, s *s
 // named returns an expression that is true for the name of an object, or for that from which its name will be made.
 func named(pattern string) string {
 	expression := fits("object.metadata.?name.orValue('')", pattern)
-	if trimmed := strings.TrimSuffix(pattern, "*"); trimmed != pattern {
+	if strings.HasSuffix(pattern, "*") {
 		expression += " || " + fits("object.metadata.?generateName.orValue('')", pattern)
 	}
 	return expression

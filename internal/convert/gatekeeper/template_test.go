@@ -1,6 +1,10 @@
-package gatekeeper
+package gatekeeper_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/usher-dev/usher/internal/convert/gatekeeper"
+)
 
 func TestRewritten(t *testing.T) {
 	t.Parallel()
@@ -13,12 +17,12 @@ func TestRewritten(t *testing.T) {
 		{"comments", "variables.params // variables.params\n== 1", "params // variables.params\n== 1"},
 		{"object is the same", "object == null", "object == null"},
 	} {
-		if got, _, err := rewritten(tt.from); err != nil || got != tt.want {
+		if got, _, err := gatekeeper.Rewritten(tt.from); err != nil || got != tt.want {
 			t.Errorf("%s: %q, %v, want %q", tt.reason, got, err, tt.want)
 		}
 	}
 	for _, hidden := range []string{"params.spec.x == 1", "[1].all(object, variables.anyObject.x == object)", "[1].exists( params , variables.params == params)"} {
-		if got, _, err := rewritten(hidden); err == nil {
+		if got, _, err := gatekeeper.Rewritten(hidden); err == nil {
 			t.Errorf("%s: %q", hidden, got)
 		}
 	}
