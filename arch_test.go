@@ -121,7 +121,7 @@ var mayImport = []struct {
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
 	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
-	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/policytest", "internal/trial"}},
+	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/trial"}},
 	{"internal/convert/gatekeeper", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},

@@ -70,7 +70,7 @@ func TestSuites(t *testing.T) {
 					t.Error("no tests")
 				}
 				for _, r := range rows {
-					if r.Outcome != convert.Holds {
+					if r.Outcome != gatekeeper.Holds {
 						t.Errorf("%s %s: %s", r.Name, r.Outcome, r.Why)
 					}
 				}

@@ -52,10 +52,10 @@ type assertion struct {
 }
 
 // Prove runs the tests of a Suite on what its templates become: each with its constraint, whose action is kept.
-func Prove(ctx context.Context, of *convert.Foreign, read Read, o Options) []convert.Row {
+func Prove(ctx context.Context, of *convert.Foreign, read Read, o Options) []Row {
 	var s suite
 	if err := decode(of.Object, &s, false); err != nil {
-		return []convert.Row{{File: of.File, Outcome: convert.Unjudged, Why: err.Error()}}
+		return []Row{{File: of.File, Outcome: Unjudged, Why: err.Error()}}
 	}
 	o.Enforce = true
 	p := prover{Options: o, file: of.File, read: read}
@@ -68,9 +68,9 @@ func Prove(ctx context.Context, of *convert.Foreign, read Read, o Options) []con
 		case t.Skip:
 			continue
 		case t.Invalid:
-			p.add("", convert.Row{Outcome: convert.Unjudged, Why: "it is about a constraint that Gatekeeper refuses"})
+			p.add("", Row{Outcome: Unjudged, Why: "it is about a constraint that Gatekeeper refuses"})
 		case t.Expansion != "":
-			p.add("", convert.Row{Outcome: convert.Unjudged, Why: "it has an ExpansionTemplate"})
+			p.add("", Row{Outcome: Unjudged, Why: "it has an ExpansionTemplate"})
 		default:
 			p.test(ctx, t.Template, t.Constraint, t.Cases)
 		}
@@ -90,10 +90,10 @@ type prover struct {
 	// of and object are the template of the test.
 	of     usher.PolicyRef
 	object map[string]any
-	rows   []convert.Row
+	rows   []Row
 }
 
-func (p *prover) add(name string, r convert.Row) {
+func (p *prover) add(name string, r Row) {
 	r.File, r.Name = p.file, strings.Trim(p.name+"/"+name, "/")
 	p.rows = append(p.rows, r)
 }
@@ -108,7 +108,7 @@ func (p *prover) test(ctx context.Context, template, constraint string, cases []
 	for _, file := range []string{template, constraint} {
 		objects, _, err := p.beside(file)
 		if err != nil {
-			p.add("", convert.Row{Outcome: convert.Unjudged, Why: err.Error()})
+			p.add("", Row{Outcome: Unjudged, Why: err.Error()})
 			return
 		}
 		for _, o := range objects {
@@ -121,12 +121,12 @@ func (p *prover) test(ctx context.Context, template, constraint string, cases []
 	var policies []map[string]any
 	for _, i := range Policies(ctx, foreign, p.Options) {
 		for _, left := range i.Left {
-			p.add("", convert.Row{Outcome: convert.Unjudged, Why: "the template is left out: " + left.What})
+			p.add("", Row{Outcome: Unjudged, Why: "the template is left out: " + left.What})
 			return
 		}
 		documents, err := convert.Documents(i.To)
 		if err != nil {
-			p.add("", convert.Row{Outcome: convert.Unjudged, Why: err.Error()})
+			p.add("", Row{Outcome: Unjudged, Why: err.Error()})
 			return
 		}
 		policies = append(policies, documents...)
@@ -139,7 +139,7 @@ func (p *prover) test(ctx context.Context, template, constraint string, cases []
 }
 
 // judge runs one case.
-func (p *prover) judge(ctx context.Context, policies []map[string]any, of *suiteCase) convert.Row {
+func (p *prover) judge(ctx context.Context, policies []map[string]any, of *suiteCase) Row {
 	c := policytest.Case{Name: strings.Trim(p.name+" "+of.Name, " "), Phase: usher.Validate, Policies: policies, Limits: p.Limits}
 	objects, reviews, err := p.beside(of.Object)
 	switch {
@@ -162,11 +162,11 @@ func (p *prover) judge(ctx context.Context, policies []map[string]any, of *suite
 		c.Expect, err = expected(of.Assertions)
 	}
 	if err != nil {
-		return convert.Row{Outcome: convert.Unjudged, Why: err.Error()}
+		return Row{Outcome: Unjudged, Why: err.Error()}
 	}
 	metadata, _ := c.Request.Object["metadata"].(map[string]any)
 	c.Request.Namespace, _ = metadata["namespace"].(string)
-	return convert.Judge(ctx, &c)
+	return judged(ctx, &c)
 }
 
 // request fills in the request of an AdmissionReview.

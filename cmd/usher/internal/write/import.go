@@ -148,7 +148,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]convert.Row, error) {
+	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]gatekeeper.Row, error) {
 		return f.proofs(ctx, cmd, s, o)
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 }
 
 // proofs runs the tests of the other engine.
-func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o gatekeeper.Options) ([]convert.Row, error) {
+func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o gatekeeper.Options) ([]gatekeeper.Row, error) {
 	if len(f.prove) == 0 {
 		return nil, nil
 	}
@@ -173,7 +173,7 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 	if err != nil {
 		return nil, err
 	}
-	var rows []convert.Row
+	var rows []gatekeeper.Row
 	found, _ := foreign(inputs, gatekeeper.IsSuite)
 	for i := range found {
 		rows = append(rows, gatekeeper.Prove(ctx, &found[i], readTogether, o)...)
@@ -216,7 +216,7 @@ func foreign(inputs []objects.Input, is func(map[string]any) bool) (found []conv
 }
 
 // write writes the policies, and the outcome for each.
-func (f *importFlags) write(s cli.Streams, imports []convert.Import, rows []convert.Row, report *importReport) error {
+func (f *importFlags) write(s cli.Streams, imports []convert.Import, rows []gatekeeper.Row, report *importReport) error {
 	documents, err := importedFiles(imports, rows)
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, rows []conv
 }
 
 // importedFiles returns a file for each policy, and one with the cases of each.
-func importedFiles(imports []convert.Import, rows []convert.Row) ([]files.File, error) {
+func importedFiles(imports []convert.Import, rows []gatekeeper.Row) ([]files.File, error) {
 	var all []files.File
 	named := map[string]bool{}
 	for i := range imports {
@@ -295,7 +295,7 @@ func importedFiles(imports []convert.Import, rows []convert.Row) ([]files.File, 
 }
 
 // proves reports whether a test is one of a policy, and not of another one that has the same name.
-func proves(row *convert.Row, of *convert.Import) bool {
+func proves(row *gatekeeper.Row, of *convert.Import) bool {
 	return row.Policy == of.Of.Ref() && reflect.DeepEqual(row.Object, of.Of.Object)
 }
 

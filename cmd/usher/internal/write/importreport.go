@@ -8,6 +8,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/gatekeeper"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -28,13 +29,13 @@ type importTests struct {
 	Unjudged int `json:"unjudged"`
 }
 
-func (t *importTests) count(o convert.Outcome) {
+func (t *importTests) count(o gatekeeper.Outcome) {
 	switch o {
-	case convert.Holds:
+	case gatekeeper.Holds:
 		t.Hold++
-	case convert.Differs:
+	case gatekeeper.Differs:
 		t.Differ++
-	case convert.Unjudged:
+	case gatekeeper.Unjudged:
 		t.Unjudged++
 	}
 }
@@ -51,12 +52,12 @@ type importedPolicy struct {
 	Reasons []rule.Problem `json:"reasons,omitempty"`
 	Notes   []rule.Problem `json:"notes,omitempty"`
 	// Tests counts its tests, and Failed are those that do not hold.
-	Tests  importTests   `json:"tests,omitzero"`
-	Failed []convert.Row `json:"failed,omitempty"`
+	Tests  importTests      `json:"tests,omitzero"`
+	Failed []gatekeeper.Row `json:"failed,omitempty"`
 }
 
 // newImportReport returns the outcome of an import. If strict, those with a test that differs are left out of imports.
-func newImportReport(imports []convert.Import, rows []convert.Row, strict bool) importReport {
+func newImportReport(imports []convert.Import, rows []gatekeeper.Row, strict bool) importReport {
 	var r importReport
 	for i := range imports {
 		of := &imports[i]
@@ -64,7 +65,7 @@ func newImportReport(imports []convert.Import, rows []convert.Row, strict bool) 
 		for n := range rows {
 			if row := &rows[n]; len(of.To) > 0 && proves(row, of) {
 				p.Tests.count(row.Outcome)
-				if row.Outcome != convert.Holds {
+				if row.Outcome != gatekeeper.Holds {
 					p.Failed = append(p.Failed, *row)
 				}
 			}

@@ -1,14 +1,9 @@
-package convert
+package gatekeeper
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-
-	kjson "sigs.k8s.io/json"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/policytest"
 )
 
@@ -38,8 +33,8 @@ type Row struct {
 	Case *policytest.Case `json:"-"`
 }
 
-// Judge runs a case. One that no policy is for says so, so that it is not vacuous.
-func Judge(ctx context.Context, c *policytest.Case) Row {
+// judged runs a case. One that no policy is for says so, so that it is not vacuous.
+func judged(ctx context.Context, c *policytest.Case) Row {
 	if *c.Expect.Allowed {
 		apart := *c
 		expect := *c.Expect
@@ -53,25 +48,4 @@ func Judge(ctx context.Context, c *policytest.Case) Row {
 		return Row{Outcome: Differs, Why: result.Message, Case: c}
 	}
 	return Row{Outcome: Holds, Case: c}
-}
-
-// Documents returns policies as they are printed.
-func Documents(policies []api.Object) ([]map[string]any, error) {
-	var all []map[string]any
-	for _, o := range policies {
-		raw, err := json.Marshal(o)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", refOf(o), err)
-		}
-		var tree map[string]any
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &tree); err != nil {
-			return nil, fmt.Errorf("encode %s: %w", refOf(o), err)
-		}
-		delete(tree, "status")
-		if metadata, ok := tree["metadata"].(map[string]any); ok {
-			delete(metadata, "creationTimestamp")
-		}
-		all = append(all, tree)
-	}
-	return all, nil
 }
