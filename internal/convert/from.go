@@ -187,15 +187,23 @@ func readAnnotations(p *v1alpha1.ClusterObjectPolicy) {
 
 // inline returns a binding as one in a policy that has others.
 func inline(b *binding, others []v1alpha1.Binding) v1alpha1.Binding {
-	name := strings.ReplaceAll(b.object.GetName(), ".", "-")
+	name := BindingName(b.object.GetName(), func(name string) bool {
+		return slices.ContainsFunc(others, func(o v1alpha1.Binding) bool { return o.Name == name })
+	})
+	return v1alpha1.Binding{Name: name, MatchResources: b.matches, ValidationActions: b.actions, ParamRef: b.params}
+}
+
+// BindingName returns the name of a binding in a policy for an object of that name, one that is not taken.
+func BindingName(name string, taken func(string) bool) string {
+	name = strings.ReplaceAll(name, ".", "-")
 	if len(name) > maxBindingName {
 		name = strings.TrimRight(name[:maxBindingName-suffixLength], "-")
 	}
 	unique := name
-	for n := 2; slices.ContainsFunc(others, func(o v1alpha1.Binding) bool { return o.Name == unique }); n++ {
+	for n := 2; taken(unique); n++ {
 		unique = fmt.Sprintf("%s-%d", name, n)
 	}
-	return v1alpha1.Binding{Name: unique, MatchResources: b.matches, ValidationActions: b.actions, ParamRef: b.params}
+	return unique
 }
 
 // maxBindingName is how long names of bindings can be, and suffixLength what is left for a number.

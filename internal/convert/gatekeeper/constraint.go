@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,7 +38,7 @@ type selection struct {
 }
 
 // constraint converts a constraint; nil if that is not possible, for the reasons that it leaves.
-func (c *conversion) constraint(i *convert.Import, t *template, f *convert.Foreign) *selection {
+func (c *conversion) constraint(i *convert.Import, t *template, f *convert.Foreign, taken map[string]bool) *selection {
 	var of constraint
 	spec, _ := f.Object["spec"].(map[string]any)
 	if err := decode(spec, &of, true); err != nil {
@@ -47,7 +46,8 @@ func (c *conversion) constraint(i *convert.Import, t *template, f *convert.Forei
 		return nil
 	}
 	before := len(i.Left)
-	s := &selection{name: bindingName(f.Ref().Name)}
+	s := &selection{name: convert.BindingName(f.Ref().Name, func(name string) bool { return taken[name] })}
+	taken[s.name] = true
 	if s.name != f.Ref().Name {
 		i.Note(f, "metadata.name", "the binding is called "+s.name, "")
 	}
@@ -58,12 +58,6 @@ func (c *conversion) constraint(i *convert.Import, t *template, f *convert.Forei
 		return nil
 	}
 	return s
-}
-
-// bindingName returns a name for a binding, which has no dots and at most 63 characters.
-func bindingName(name string) string {
-	name = strings.ReplaceAll(name, ".", "-")
-	return strings.TrimRight(name[:min(len(name), 63)], "-")
 }
 
 // Actions of constraints.

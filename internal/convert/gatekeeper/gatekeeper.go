@@ -153,8 +153,9 @@ func (c *conversion) template(ctx context.Context, f *convert.Foreign) convert.I
 		return i
 	}
 	var selected []*selection
+	taken := map[string]bool{}
 	for _, f := range own {
-		if s := c.constraint(&i, t, f); s != nil {
+		if s := c.constraint(&i, t, f, taken); s != nil {
 			selected = append(selected, s)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/files"
@@ -154,8 +155,9 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	report := newImportReport(imports, rows, f.strict)
-	if err := f.write(s, imports, rows, &report); err != nil {
+	own := testsOf(imports, rows)
+	report := newImportReport(imports, rows, own, f.strict)
+	if err := f.write(s, imports, own, &report); err != nil {
 		return err
 	}
 	if report.LeftOut+report.Tests.Differ > 0 {
@@ -216,8 +218,8 @@ func foreign(inputs []objects.Input, is func(map[string]any) bool) (found []conv
 }
 
 // write writes the policies, and the outcome for each.
-func (f *importFlags) write(s cli.Streams, imports []convert.Import, rows []gatekeeper.Row, report *importReport) error {
-	documents, err := importedFiles(imports, rows)
+func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*gatekeeper.Row, report *importReport) error {
+	documents, err := importedFiles(imports, own)
 	if err != nil {
 		return err
 	}
@@ -255,7 +257,7 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, rows []gate
 }
 
 // importedFiles returns a file for each policy, and one with the cases of each.
-func importedFiles(imports []convert.Import, rows []gatekeeper.Row) ([]files.File, error) {
+func importedFiles(imports []convert.Import, own [][]*gatekeeper.Row) ([]files.File, error) {
 	var all []files.File
 	named := map[string]bool{}
 	for i := range imports {
@@ -276,11 +278,11 @@ func importedFiles(imports []convert.Import, rows []gatekeeper.Row) ([]files.Fil
 			all = append(all, files.File{Path: file, Content: content})
 		}
 		var cases bytes.Buffer
-		for n := range rows {
-			if rows[n].Case == nil || len(imports[i].To) == 0 || !proves(&rows[n], &imports[i]) {
+		for _, row := range own[i] {
+			if row.Case == nil || len(imports[i].To) == 0 {
 				continue
 			}
-			content, err := printable.YAML(rows[n].Case)
+			content, err := printable.YAML(row.Case)
 			if err != nil {
 				return nil, fmt.Errorf("encode a case of %s: %w", imports[i].Of.Ref(), err)
 			}
@@ -294,9 +296,22 @@ func importedFiles(imports []convert.Import, rows []gatekeeper.Row) ([]files.Fil
 	return all, nil
 }
 
-// proves reports whether a test is one of a policy, and not of another one that has the same name.
-func proves(row *gatekeeper.Row, of *convert.Import) bool {
-	return row.Policy == of.Of.Ref() && reflect.DeepEqual(row.Object, of.Of.Object)
+// testsOf returns the tests of each policy. Those of another policy that has the same name are of none.
+func testsOf(imports []convert.Import, rows []gatekeeper.Row) [][]*gatekeeper.Row {
+	named := map[usher.PolicyRef][]int{}
+	for i := range imports {
+		ref := imports[i].Of.Ref()
+		named[ref] = append(named[ref], i)
+	}
+	own := make([][]*gatekeeper.Row, len(imports))
+	for n := range rows {
+		for _, i := range named[rows[n].Policy] {
+			if reflect.DeepEqual(rows[n].Object, imports[i].Of.Object) {
+				own[i] = append(own[i], &rows[n])
+			}
+		}
+	}
+	return own
 }
 
 // fileOf returns the name of the file of a policy. It has been compiled, so that its name has no slashes.

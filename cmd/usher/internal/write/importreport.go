@@ -57,13 +57,13 @@ type importedPolicy struct {
 }
 
 // newImportReport returns the outcome of an import. If strict, those with a test that differs are left out of imports.
-func newImportReport(imports []convert.Import, rows []gatekeeper.Row, strict bool) importReport {
+func newImportReport(imports []convert.Import, rows []gatekeeper.Row, own [][]*gatekeeper.Row, strict bool) importReport {
 	var r importReport
 	for i := range imports {
 		of := &imports[i]
 		p := importedPolicy{Policy: of.Of.Ref().String(), File: of.Of.File}
-		for n := range rows {
-			if row := &rows[n]; len(of.To) > 0 && proves(row, of) {
+		for _, row := range own[i] {
+			if len(of.To) > 0 {
 				p.Tests.count(row.Outcome)
 				if row.Outcome != gatekeeper.Holds {
 					p.Failed = append(p.Failed, *row)
