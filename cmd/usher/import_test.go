@@ -79,6 +79,22 @@ func TestImportTestsThatDiffer(t *testing.T) {
 	}
 }
 
+// However many tests name a large file, it is read once, and all of them together have a bound.
+func TestImportTestsOfLargeFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(suitesOf+"conditions")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "c-violates.yaml"), 65<<20); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := execute(t, []string{"import", "gatekeeper", filepath.Join(dir, "template.yaml"), filepath.Join(dir, "constraint-c.yaml"), "--prove", filepath.Join(dir, "suite.yaml"), "--report", "text"})
+	if status != cli.ExitOK || !strings.Contains(stdout, "the files that tests name have more than 64 MiB together") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+}
+
 func TestImportWithoutPolicies(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

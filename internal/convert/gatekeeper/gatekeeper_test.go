@@ -203,6 +203,24 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// Constraints whose names differ by a dot are different bindings.
+func TestNamesOfBindings(t *testing.T) {
+	t.Parallel()
+	const named = "\n---\n{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: %s}, spec: {}}"
+	i := gatekeeper.Policies(t.Context(), foreign(parse(t, template+fmt.Sprintf(named, "a.b")+fmt.Sprintf(named, "a-b"))), options(false))[0]
+	documents, err := convert.Documents(i.To)
+	if err != nil || len(i.Left) > 0 || len(documents) != 1 {
+		t.Fatal(err, i.Left, documents)
+	}
+	var names []any
+	for _, binding := range documents[0]["spec"].(map[string]any)["bindings"].([]any) {
+		names = append(names, binding.(map[string]any)["name"])
+	}
+	if got := fmt.Sprint(names); got != "[a-b a-b-2]" {
+		t.Errorf("bindings %s", got)
+	}
+}
+
 // What the report names is in the library.
 func TestNearest(t *testing.T) {
 	t.Parallel()

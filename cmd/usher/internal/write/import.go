@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -176,9 +177,10 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 		return nil, err
 	}
 	var rows []gatekeeper.Row
+	read := together{known: map[string]*readOnce{}}
 	found, _ := foreign(inputs, gatekeeper.IsSuite)
 	for i := range found {
-		rows = append(rows, gatekeeper.Prove(ctx, &found[i], readTogether, o)...)
+		rows = append(rows, gatekeeper.Prove(ctx, &found[i], read.file, o)...)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -189,17 +191,49 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 	return rows, nil
 }
 
-// readTogether implements [gatekeeper.Read].
-func readTogether(file string) (found []map[string]any, reviews []*admissionv1.AdmissionRequest, err error) {
-	inputs, err := objects.File(file)
+// mostTogether is how much the files that tests name may have together, in bytes.
+const mostTogether = 64 << 20
+
+// A together reads the files that tests name, each once.
+type together struct {
+	known map[string]*readOnce
+	bytes int64
+}
+
+type readOnce struct {
+	objects []map[string]any
+	reviews []*admissionv1.AdmissionRequest
+	err     error
+}
+
+// file implements [gatekeeper.Read].
+func (t *together) file(name string) ([]map[string]any, []*admissionv1.AdmissionRequest, error) {
+	r := t.known[name]
+	if r == nil {
+		r = &readOnce{}
+		t.known[name] = r
+		r.err = t.read(name, r)
+	}
+	return r.objects, r.reviews, r.err
+}
+
+func (t *together) read(name string, into *readOnce) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	if t.bytes += info.Size(); t.bytes > mostTogether {
+		return fmt.Errorf("read %s: the files that tests name have more than %d MiB together", name, mostTogether>>20)
+	}
+	inputs, err := objects.File(name)
 	for i := range inputs {
 		if in := &inputs[i]; in.Review != nil {
-			reviews = append(reviews, in.Review)
+			into.reviews = append(into.reviews, in.Review)
 		} else {
-			found = append(found, in.Object)
+			into.objects = append(into.objects, in.Object)
 		}
 	}
-	return found, reviews, err
+	return err
 }
 
 // foreign returns the objects of another engine, and the other ones.
