@@ -13,8 +13,13 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// deletionTimeout is how long API servers wait before they delete a policy without an answer.
-const deletionTimeout = 2
+const (
+	// writingTimeout is how long API servers wait at least before they store a policy without an answer,
+	// or reject it: it is compiled and tried first, in processes that yield to everything else.
+	writingTimeout = 20
+	// deletionTimeout is how long API servers wait before they delete a policy without an answer.
+	deletionTimeout = 2
+)
 
 // policies are the resources of all kinds of policy, which are always sent when they are
 // created or changed: guard decides on them.
@@ -62,7 +67,7 @@ func (e *Applier) policies(phase usher.Phase) Entry {
 	}
 	return Entry{
 		Entry: rule.Entry{Phase: phase, Part: rule.Policies}, Rules: join(writesOf(policies())),
-		Conditions: append(e.always(), notDeletion, others), FailurePolicy: admissionv1.Ignore, TimeoutSeconds: e.o.TimeoutSeconds,
+		Conditions: append(e.always(), notDeletion, others), FailurePolicy: admissionv1.Ignore, TimeoutSeconds: max(e.o.TimeoutSeconds, writingTimeout),
 	}
 }
 
@@ -73,7 +78,7 @@ func (e *Applier) rights(phase usher.Phase) Entry {
 	return Entry{
 		Entry: rule.Entry{Phase: phase, Part: rule.Rights}, Rules: join(writesOf(withRights())),
 		Conditions:    []admissionv1.MatchCondition{{Name: "changes-policies", Expression: changesPolicy}},
-		FailurePolicy: admissionv1.Fail, TimeoutSeconds: e.o.TimeoutSeconds,
+		FailurePolicy: admissionv1.Fail, TimeoutSeconds: max(e.o.TimeoutSeconds, writingTimeout),
 	}
 }
 

@@ -55,7 +55,7 @@ func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	flags.Int32Var(&f.port, "service-port", 443, "port of --service")
 	flags.StringVar(&f.url, "webhook-url", "", "HTTPS URL at which API servers reach this server, if it is not behind a Service")
 	flags.StringVar(&f.failurePolicy, "webhook-failure-policy", string(admissionv1.Ignore), "what API servers do when no server answers: Ignore lets the request pass, Fail denies it")
-	flags.Int32Var(&f.timeoutSeconds, "webhook-timeout-seconds", 5, "timeout of API servers for an answer, from 1 to 30")
+	flags.Int32Var(&f.timeoutSeconds, "webhook-timeout-seconds", 5, "timeout of API servers for an answer, from 1 to 30; at least 20 for writes of policies")
 	flags.StringVar(&f.namespaceSelector, "webhook-namespace-selector", "", "label selector of the namespaces whose objects API servers send, such as 'env in (test, prod)'")
 	flags.StringVar(&f.objectSelector, "webhook-object-selector", "", "label selector of the objects that API servers send; it applies to policies, too, which are checked only if they match")
 	flags.BoolVar(&f.compat, "compat-label", false, "make API servers send only objects with the label kinitiras.kcloudlabs.io/webhook: enabled")

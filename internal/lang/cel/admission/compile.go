@@ -285,7 +285,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		if errors.Is(err, cel.ErrTooLarge) {
 			p.Do = "write less in one policy: see docs/cel.md for what expressions may take"
 		} else if c.ended != "" {
-			p.Pending, p.Do = true, "it is tried again"
+			p.Pending, p.Do = true, "wait, or try again"
 		}
 		return failed(p.What, p)
 	}
