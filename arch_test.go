@@ -123,6 +123,8 @@ var mayImport = []struct {
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/trial"}},
 	{"internal/convert/gatekeeper", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
+	// How Kyverno's expressions are written is known to those who convert and to those who interpret them.
+	{"internal/convert/kyverno/jmespath", nil},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
