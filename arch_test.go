@@ -125,6 +125,8 @@ var mayImport = []struct {
 	{"internal/convert/gatekeeper", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	// How Kyverno's expressions are written is known to those who convert and to those who interpret them.
 	{"internal/convert/kyverno/jmespath", nil},
+	// What Kyverno's engine answers, as it was recorded.
+	{"internal/convert/kyverno/corpus", []string{"internal/kind"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.

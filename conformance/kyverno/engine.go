@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"reflect"
+	"strings"
+
+	kyvernov1 "github.com/kyverno/kyverno/api/kyverno/v1"
+	kyvernov2 "github.com/kyverno/kyverno/api/kyverno/v2"
+	"github.com/kyverno/kyverno/pkg/config"
+	"github.com/kyverno/kyverno/pkg/engine"
+	engineapi "github.com/kyverno/kyverno/pkg/engine/api"
+	"github.com/kyverno/kyverno/pkg/engine/factories"
+	"github.com/kyverno/kyverno/pkg/engine/jmespath"
+	"github.com/kyverno/kyverno/pkg/engine/policycontext"
+	"github.com/kyverno/kyverno/pkg/exceptions"
+	imageverifycache "github.com/kyverno/kyverno/pkg/image/verification/cache"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/corpus"
+)
+
+// configured has the defaults of the ConfigMap that Kyverno's chart makes.
+func configured() config.Configuration {
+	c := config.NewDefaultConfiguration(false)
+	c.Load(&corev1.ConfigMap{Data: map[string]string{
+		"excludeGroups":                 "system:nodes",
+		"enableDefaultRegistryMutation": "true",
+		"defaultRegistry":               "docker.io",
+		"resourceFilters": "[Event,*,*][*/*,kube-system,*][*/*,kube-public,*][*/*,kube-node-lease,*][Node,*,*][Node/?*,*,*][APIService,*,*][APIService/?*,*,*]" +
+			"[TokenReview,*,*][SubjectAccessReview,*,*][SelfSubjectAccessReview,*,*][Binding,*,*][Pod/binding,*,*][ReplicaSet,*,*][ReplicaSet/?*,*,*]",
+	}})
+	return c
+}
+
+// answer asks the engine about a row, and writes down what it says.
+func answer(f *corpus.File, r *corpus.Row) error {
+	var policy kyvernov1.PolicyInterface = &kyvernov1.ClusterPolicy{}
+	if f.Policy["kind"] == "Policy" {
+		policy = &kyvernov1.Policy{}
+	}
+	if err := convert(f.Policy, policy); err != nil {
+		return fmt.Errorf("read the policy: %w", err)
+	}
+	var known listed
+	for _, e := range f.Exceptions {
+		exception := &kyvernov2.PolicyException{}
+		if err := convert(e, exception); err != nil {
+			return fmt.Errorf("read an exception: %w", err)
+		}
+		known = append(known, exception)
+	}
+	cfg := configured()
+	jp := jmespath.New(cfg)
+	isCluster := true
+	objects := existing(r.Data)
+
+	e := engine.NewEngine(cfg, jp, objects, nil, imageverifycache.DisabledImageVerifyCache(),
+		factories.DefaultContextLoaderFactory(objects), exceptions.New(known), &isCluster)
+	request, gvk, err := admission(r)
+	if err != nil {
+		return err
+	}
+	info := kyvernov2.RequestInfo{Roles: r.User.Roles, ClusterRoles: r.User.ClusterRoles, AdmissionUserInfo: request.UserInfo}
+	about, err := policycontext.NewPolicyContextFromAdmissionRequest(jp, *request, info, gvk, cfg)
+	if err != nil {
+		return fmt.Errorf("make a request: %w", err)
+	}
+	about = about.WithPolicy(policy).WithNamespaceLabels(r.NamespaceLabels)
+
+	recorded := map[string]string{}
+	r.Answers, r.Patched = recorded, nil
+	if policy.GetSpec().HasMutate() && (r.Operation == "CREATE" || r.Operation == "UPDATE") {
+		response := guarded(recorded, func() engineapi.EngineResponse { return e.Mutate(context.Background(), about) })
+		if patched := response.PatchedResource.Object; patched != nil && !reflect.DeepEqual(patched, about.NewResource().Object) {
+			r.Patched = patched
+		}
+		write(recorded, response)
+	}
+	if policy.GetSpec().HasValidate() {
+		write(recorded, guarded(recorded, func() engineapi.EngineResponse { return e.Validate(context.Background(), about) }))
+	}
+	return nil
+}
+
+// guarded writes down that the engine panics, which its webhook answers as an error.
+func guarded(into map[string]string, ask func() engineapi.EngineResponse) (response engineapi.EngineResponse) {
+	defer func() {
+		if recover() != nil {
+			into["*"] = "panic"
+		}
+	}()
+	return ask()
+}
+
+func write(into map[string]string, response engineapi.EngineResponse) {
+	for _, rule := range response.PolicyResponse.Rules {
+		into[rule.Name()] = string(rule.Status())
+	}
+}
+
+// admission returns the request of a row.
+func admission(r *corpus.Row) (*admissionv1.AdmissionRequest, schema.GroupVersionKind, error) {
+	object := unstructured.Unstructured{Object: r.Object}
+	if r.Operation == "DELETE" {
+		object.Object = r.OldObject
+	}
+	gvk := object.GroupVersionKind()
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+	kind, of := metav1.GroupVersionKind(gvk), metav1.GroupVersionResource(resource)
+	user := r.User.Name
+	if user == "" {
+		user = "somebody"
+	}
+	request := &admissionv1.AdmissionRequest{
+		UID: "1", Kind: kind, RequestKind: &kind, Resource: of, RequestResource: &of, SubResource: r.Subresource,
+		Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Operation(r.Operation),
+		UserInfo: authenticationv1.UserInfo{Username: user, Groups: append([]string{"system:authenticated"}, r.User.Groups...)},
+	}
+	if gvk.Kind == "Namespace" {
+		request.Namespace = object.GetName()
+	}
+	for into, from := range map[*runtime.RawExtension]map[string]any{&request.Object: r.Object, &request.OldObject: r.OldObject} {
+		if from == nil {
+			continue
+		}
+		raw, err := json.Marshal(from)
+		if err != nil {
+			return nil, gvk, fmt.Errorf("write the object: %w", err)
+		}
+		into.Raw = raw
+	}
+	return request, gvk, nil
+}
+
+// convert reads a tree as a type.
+func convert(from map[string]any, into any) error {
+	raw, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// listed implements the lister of exceptions.
+type listed []*kyvernov2.PolicyException
+
+func (l listed) List(labels.Selector) ([]*kyvernov2.PolicyException, error) { return l, nil }
+
+// existing are the objects of a cluster. It answers what policies ask: GETs of objects and lists.
+type existing []map[string]any
+
+func (e existing) Get(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	for _, o := range e {
+		u := unstructured.Unstructured{Object: o}
+		if u.GetKind() == "ConfigMap" && u.GetNamespace() == namespace && u.GetName() == name {
+			c := &corev1.ConfigMap{}
+			return c, convert(o, c)
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
+}
+
+func (e existing) RawAbsPath(_ context.Context, path, method string, _ io.Reader) ([]byte, error) {
+	if method != "" && method != "GET" {
+		return nil, fmt.Errorf("%s %s is not recorded", method, path)
+	}
+	at, err := url.Parse(path)
+	if err != nil {
+		return nil, err
+	}
+	selector, err := labels.Parse(at.Query().Get("labelSelector"))
+	if err != nil {
+		return nil, err
+	}
+	parts := strings.Split(strings.Trim(at.Path, "/"), "/")
+	var of schema.GroupVersion
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		of.Version, parts = parts[1], parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		of.Group, of.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return nil, fmt.Errorf("GET %s is not recorded", path)
+	}
+	namespace := ""
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		namespace, parts = parts[1], parts[2:]
+	}
+	items := []any{}
+	for _, o := range e {
+		u := unstructured.Unstructured{Object: o}
+		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+		if resource != of.WithResource(parts[0]) || namespace != "" && u.GetNamespace() != namespace {
+			continue
+		}
+		if len(parts) > 1 && u.GetName() == parts[1] {
+			return json.Marshal(o)
+		}
+		if selector.Matches(labels.Set(u.GetLabels())) {
+			items = append(items, o)
+		}
+	}
+	if len(parts) > 1 {
+		return nil, apierrors.NewNotFound(of.WithResource(parts[0]).GroupResource(), parts[1])
+	}
+	return json.Marshal(map[string]any{"apiVersion": of.String(), "kind": "List", "metadata": map[string]any{}, "items": items})
+}
+
+func (e existing) CanI(context.Context, string, string, string, string, string) (bool, string, error) {
+	return false, "", fmt.Errorf("rights are not recorded")
+}
+
+func (e existing) GetResource(context.Context, string, string, string, string, ...string) (*unstructured.Unstructured, error) {
+	return nil, fmt.Errorf("objects are not recorded")
+}
+
+func (e existing) ListResource(context.Context, string, string, string, *metav1.LabelSelector) (*unstructured.UnstructuredList, error) {
+	return nil, fmt.Errorf("lists are not recorded")
+}
+
+func (e existing) GetResources(context.Context, string, string, string, string, string, string, *metav1.LabelSelector) ([]engineapi.Resource, error) {
+	return nil, fmt.Errorf("lists are not recorded")
+}
+
+func (e existing) GetNamespace(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
+	return nil, fmt.Errorf("namespaces are not recorded")
+}
+
+func (e existing) IsNamespaced(_, _, kind string) (bool, error) {
+	switch kind {
+	case "Namespace", "Node", "ClusterRole", "ClusterRoleBinding", "PersistentVolume", "StorageClass", "CustomResourceDefinition":
+		return false, nil
+	}
+	return true, nil
+}
