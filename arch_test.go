@@ -127,6 +127,7 @@ var mayImport = []struct {
 	{"internal/convert/kyverno/jmespath", nil},
 	// What Kyverno's engine answers, as it was recorded.
 	{"internal/convert/kyverno/corpus", []string{"internal/kind"}},
+	{"internal/convert/kyverno/syntax", nil},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
