@@ -158,7 +158,13 @@ func (o *literal) ConvertToNative(to reflect.Type) (any, error) {
 	case to == reflect.TypeFor[map[string]any]():
 		return tree, nil
 	case to == reflect.TypeFor[*structpb.Value]():
-		return structpb.NewStruct(tree)
+		// Lists and maps of CEL take no struct as the value of an element. API servers return one, so that
+		// they panic.
+		fields, err := structpb.NewStruct(tree)
+		if err != nil {
+			return nil, fmt.Errorf("write %s as JSON: %w", o.of.TypeName(), err)
+		}
+		return structpb.NewStructValue(fields), nil
 	}
 	return nil, fmt.Errorf("unable to convert to %v", to)
 }
