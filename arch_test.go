@@ -64,7 +64,7 @@ var mayImport = []struct {
 	// It writes expressions, and knows nothing of what evaluates them.
 	{"internal/lang/cel/hostile", nil},
 	// Types of expressions are checked against the schemas of kinds.
-	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/meter", "internal/kind", "internal/printable"}},
+	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/apply", "internal/lang/cel/meter", "internal/kind", "internal/printable"}},
 	// Each mutation sees the result of those before.
 	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/lang/cel/...", "internal/jsonpatch"}},
 	// Policies in files are checked against the CRDs.

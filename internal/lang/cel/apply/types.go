@@ -169,3 +169,29 @@ func (a *atomJSON) atom() schema.Atom {
 func (r *refJSON) ref() schema.TypeRef {
 	return schema.TypeRef{NamedType: r.NamedType, ElementRelationship: r.ElementRelationship, Inlined: r.atom()}
 }
+
+// Atomic reports whether a field is a list or a map that is only replaced as a whole, or has such elements. The
+// fields lead to it from the object, through the elements of lists.
+func (s *Schema) Atomic(fields []string) bool {
+	atom, ok := s.types.Resolve(s.root)
+	for _, name := range fields {
+		for ok && atom.List != nil {
+			atom, ok = s.types.Resolve(atom.List.ElementType)
+		}
+		if !ok || atom.Map == nil {
+			return false
+		}
+		field, known := atom.Map.FindField(name)
+		if !known {
+			return false
+		}
+		atom, ok = s.types.Resolve(field.Type)
+	}
+	for ok && atom.List != nil {
+		if atom.List.ElementRelationship == schema.Atomic {
+			return true
+		}
+		atom, ok = s.types.Resolve(atom.List.ElementType)
+	}
+	return ok && atom.Map != nil && atom.Map.ElementRelationship == schema.Atomic
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/usher-dev/usher/internal/lang/cel"
+	"github.com/usher-dev/usher/internal/lang/cel/apply"
 )
 
 // A mistake is an error of the type checker that evaluation has, too.
@@ -43,6 +44,8 @@ type classifier struct {
 	paths map[int64]path
 	// written are the fields that an apply configuration sets.
 	written map[int64]written
+	// structures say what apply configurations can set.
+	structures *apply.Types
 }
 
 func (c *classifier) classify(e *common.Error) (mistake, bool) {

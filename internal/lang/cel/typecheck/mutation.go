@@ -8,9 +8,11 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/parser"
 	"k8s.io/apiserver/pkg/cel/mutation"
 
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -109,6 +111,8 @@ func (c *classifier) changes() []mistake {
 			if m, wrong := c.misnamed(e.AsStruct().TypeName()); wrong {
 				m.node = id
 				all = append(all, m)
+			} else {
+				all = append(all, replacing(c, e)...)
 			}
 		}
 		if e.Kind() != ast.StructKind || e.AsStruct().TypeName() != mutation.JSONPatchTypeName {
@@ -126,6 +130,53 @@ func (c *classifier) changes() []mistake {
 		}
 	}
 	return all
+}
+
+// replacing says which fields of a part of an apply configuration are lists and maps that can only be replaced as a
+// whole, which no apply configuration can do. Values that may be null or no value are left out.
+func replacing(c *classifier, e ast.Expr) []mistake {
+	structure, err := c.structures.Schema(c.kind)
+	if structure == nil || err != nil {
+		return nil
+	}
+	var all []mistake
+	above := strings.Split(e.AsStruct().TypeName(), ".")[1:]
+	for _, entry := range e.AsStruct().Fields() {
+		f := entry.AsStructField()
+		value := c.typed.GetType(f.Value().ID())
+		isWhole := value.Kind() == types.ListKind || value.Kind() == types.MapKind || isMutation(value.TypeName())
+		at := path{objectName, append(slices.Clip(above), f.Name())}
+		if f.IsOptional() || !isWhole || !structure.Atomic(at.steps) {
+			continue
+		}
+		all = append(all, mistake{
+			node: entry.ID(), at: at, sets: true,
+			what: "no ApplyConfiguration can set " + at.String() + ", which can only be replaced as a whole: the mutation fails",
+			do:   patchFor(c, e, above, f),
+		})
+	}
+	return all
+}
+
+// longestPatch is how long the value of a patch in a message may be.
+const longestPatch = 200
+
+// patchFor is the JSON patch for a field of a part of an apply configuration: of the element of a list as a whole.
+func patchFor(c *classifier, of ast.Expr, above []string, f ast.StructField) string {
+	target, value, end := append(slices.Clip(above), f.Name()), f.Value(), ""
+	for i := 1; i <= len(above); i++ {
+		if at := c.set.Follow(c.object, above[:i]).At; at != nil && at.Kind() == kind.List {
+			target, value, end = above[:i], of, "/-"
+			break
+		}
+	}
+	text := "…"
+	if end == "" || len(target) == len(above) {
+		if whole, err := parser.Unparse(value, c.info); err == nil && len(whole) <= longestPatch {
+			text = printable.Words(whole)
+		}
+	}
+	return "write it as jsonPatch: [JSONPatch{op: \"add\", path: \"/" + strings.Join(target, "/") + end + "\", value: " + text + "}]"
 }
 
 // misnamed says which step of the name of a type leads nowhere.

@@ -36,7 +36,9 @@ const quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 type provider struct {
 	types.Provider
 
-	set            *kind.Set
+	set *kind.Set
+	// kind is that of the objects.
+	kind           schema.GroupVersionKind
 	object, params *kind.Schema
 	// named are the schemas of the types that were handed out.
 	named map[string]*kind.Schema
@@ -49,7 +51,7 @@ type provider struct {
 
 func newProvider(base types.Provider, set *kind.Set, object schema.GroupVersionKind, policy *Policy) *provider {
 	p := &provider{
-		Provider: base, set: set, object: set.Schema(object), params: set.Schema(policy.Params),
+		Provider: base, set: set, kind: object, object: set.Schema(object), params: set.Schema(policy.Params),
 		named: map[string]*kind.Schema{}, variables: map[string]*types.Type{}, paths: map[string]path{}, data: map[string]*kind.Schema{},
 	}
 	p.named[objectType], p.named[paramsType] = set.Resolve(p.object), set.Resolve(p.params)

@@ -31,6 +31,7 @@ import (
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
+	"github.com/usher-dev/usher/internal/lang/cel/apply"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -62,10 +63,12 @@ type Checker struct {
 	// functions has the declarations, checked once.
 	functions *checker.Env
 	provider  types.Provider
+	// structures say what apply configurations can set.
+	structures *apply.Types
 }
 
 // New returns a checker. Keep it: the first check makes an environment, which takes milliseconds.
-func New() *Checker { return &Checker{} }
+func New() *Checker { return &Checker{structures: apply.NewTypes()} }
 
 func (c *Checker) prepare() {
 	var base *celgo.Env
@@ -307,7 +310,7 @@ func (r *run) check(folded *ast.AST, provider *provider, f *folder) (result *che
 	if result.result.Kind() == types.ErrorKind {
 		result.result = types.DynType
 	}
-	c := classifier{provider: provider, nodes: nodesOf(folded.Expr()), typed: typed, info: folded.SourceInfo(), paths: trace(folded.Expr(), provider.paths)}
+	c := classifier{provider: provider, structures: r.structures, nodes: nodesOf(folded.Expr()), typed: typed, info: folded.SourceInfo(), paths: trace(folded.Expr(), provider.paths)}
 	c.written = writtenIn(c.nodes)
 	for id := range c.written {
 		result.visited[id] = true
