@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"reflect"
 	"strings"
@@ -47,8 +48,39 @@ func configured() config.Configuration {
 	return c
 }
 
-// answer asks the engine about a row, and writes down what it says.
+// answer asks the engine about a row, and writes down what it says. If it panics, each rule is asked alone: one that
+// panics is a panic.
 func answer(f *corpus.File, r *corpus.Row) error {
+	if err := ask(f, r); err != nil || r.Answers[panicked] == "" {
+		return err
+	}
+	together := map[string]string{}
+	spec, _ := f.Policy["spec"].(map[string]any)
+	rules, _ := spec["rules"].([]any)
+	for _, rule := range rules {
+		alone, policy := *f, maps.Clone(f.Policy)
+		alone.Policy = policy
+		changed := maps.Clone(spec)
+		changed["rules"] = []any{rule}
+		policy["spec"] = changed
+		if err := ask(&alone, r); err != nil {
+			return err
+		}
+		if r.Answers[panicked] != "" {
+			rule, _ := rule.(map[string]any)
+			name, _ := rule["name"].(string)
+			r.Answers = map[string]string{name: "panic"}
+		}
+		maps.Copy(together, r.Answers)
+	}
+	r.Answers = together
+	return nil
+}
+
+// panicked is the name of an answer for a whole policy.
+const panicked = "*"
+
+func ask(f *corpus.File, r *corpus.Row) error {
 	var policy kyvernov1.PolicyInterface = &kyvernov1.ClusterPolicy{}
 	if f.Policy["kind"] == "Policy" {
 		policy = &kyvernov1.Policy{}
@@ -101,7 +133,7 @@ func answer(f *corpus.File, r *corpus.Row) error {
 func guarded(into map[string]string, ask func() engineapi.EngineResponse) (response engineapi.EngineResponse) {
 	defer func() {
 		if recover() != nil {
-			into["*"] = "panic"
+			into[panicked] = "panic"
 		}
 	}()
 	return ask()

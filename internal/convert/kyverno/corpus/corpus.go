@@ -5,12 +5,14 @@ package corpus
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
 	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/internal/kind"
@@ -82,7 +84,12 @@ func read(name string) (*File, error) {
 		return nil, fmt.Errorf("read the corpus: %w", err)
 	}
 	var f File
-	if err := kyaml.UnmarshalStrict(raw, &f); err != nil {
+	document, err := kyaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	unknown, err := kjson.UnmarshalStrict(document, &f)
+	if err := errors.Join(append(unknown, err)...); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	f.Name = filepath.Base(name[:len(name)-len(".yaml")])

@@ -16,7 +16,7 @@ func TestRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) < 40 {
+	if len(files) < 300 {
 		t.Errorf("%d files", len(files))
 	}
 	for i := range files {
