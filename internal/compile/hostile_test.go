@@ -39,6 +39,8 @@ func TestHostileExpressions(t *testing.T) {
 		{"an object policy that mutates", object + `"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":%}}]}}`},
 		{"an object policy of a namespace", own + `"validations":[{"expression":%}]}}`},
 		{"the name of an object", own + `"data":[{"name":"d","object":{"apiVersion":"v1","kind":"ConfigMap","nameExpression":%}}],` + holds + `}}`},
+		{"the namespace of an object", object + `"data":[{"name":"d","object":{"apiVersion":"v1","kind":"ConfigMap","name":"a","namespaceExpression":%}}],` + holds + `}}`},
+		{"the namespace of a list", object + `"data":[{"name":"d","list":{"apiVersion":"v1","kind":"ConfigMap","namespaceExpression":%}}],` + holds + `}}`},
 		{"the message about objects that exist", object + holds + `,` + existing + `"messageExpression":%}}}`},
 		{"a condition about objects that exist", object + holds + `,` + existing + `"matchConditions":[{"name":"c","expression":%}]}}}`},
 		{"a condition of authorization", `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterAuthorizationPolicy","metadata":{"name":"p"},` + access + `"when":[{"cel":%}]}}`},

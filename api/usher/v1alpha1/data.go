@@ -44,6 +44,7 @@ const (
 // DataObject names one object.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.nameExpression)",message="an object has either name or nameExpression"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespace) || !has(self.namespaceExpression)",message="namespace and namespaceExpression exclude each other"
 type DataObject struct {
 	// APIVersion is group/version, such as apps/v1, or the version alone for the core group.
 	// +kubebuilder:validation:MinLength=1
@@ -55,6 +56,11 @@ type DataObject struct {
 	// kinds without namespaces.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+	// NamespaceExpression is a CEL expression of type string that makes the namespace. Policies of
+	// a namespace have none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	NamespaceExpression string `json:"namespaceExpression,omitempty"`
 	// Name is the name of the object.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -66,6 +72,8 @@ type DataObject struct {
 }
 
 // DataList selects objects of a kind.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.namespace) || !has(self.namespaceExpression)",message="namespace and namespaceExpression exclude each other"
 type DataList struct {
 	// APIVersion is group/version, such as apps/v1, or the version alone for the core group.
 	// +kubebuilder:validation:MinLength=1
@@ -77,6 +85,11 @@ type DataList struct {
 	// namespaces.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+	// NamespaceExpression is a CEL expression of type string that makes the namespace. Policies of
+	// a namespace have none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	NamespaceExpression string `json:"namespaceExpression,omitempty"`
 	// LabelSelector selects objects by labels. The default is all objects.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`

@@ -98,7 +98,7 @@ func (x *dataSource) compile() admission.Data {
 
 // broken is a source that does not compile.
 func broken() admission.Data {
-	return admission.Data{Load: func(*admission.Input, string) (any, error) { return nil, errBroken }}
+	return admission.Data{Load: func(*admission.Input, admission.Address) (any, error) { return nil, errBroken }}
 }
 
 var (
@@ -122,6 +122,7 @@ func (x *dataSource) orNull() func(value any, err error) (any, error) {
 func (x *dataSource) object(field string, o *usherv1alpha1.DataObject) admission.Data {
 	x.kind(field, o.APIVersion, o.Kind)
 	x.namespace(field, o.Namespace, o.APIVersion, o.Kind)
+	x.namespaceExpression(field, o.Namespace, o.NamespaceExpression)
 	switch {
 	case o.Name != "" && o.NameExpression != "":
 		x.Fail(field, "name and nameExpression exclude each other", "remove one of them")
@@ -134,22 +135,19 @@ func (x *dataSource) object(field string, o *usherv1alpha1.DataObject) admission
 	}
 	x.Reads = append(x.Reads, fact.Read{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name})
 	expected := fact.Object{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: x.inNamespace(o.Namespace), Name: o.Name, AnyScope: o.Namespace == ""}
-	exact := o.Name != "" && (o.Namespace != "" || x.own != "")
+	exact := o.Name != "" && o.NamespaceExpression == "" && (o.Namespace != "" || x.own != "")
 	if o.Name == "" {
 		expected.Name = probed
 	}
 	x.expect(&expected, exact)
 	orNull := x.orNull()
 	of := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
-	return admission.Data{Kind: of, NameExpression: o.NameExpression, DependsOn: objectsIn(o.Namespace), Load: func(in *admission.Input, name string) (any, error) {
-		ref := fact.Object{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
-		if o.NameExpression != "" {
-			ref.Name = name
-		}
-		if o.Namespace == "" {
+	return admission.Data{Kind: of, NameExpression: o.NameExpression, NamespaceExpression: o.NamespaceExpression, DependsOn: objectsIn(cmp.Or(o.Namespace, o.NamespaceExpression)), Load: func(in *admission.Input, at admission.Address) (any, error) {
+		ref := fact.Object{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: cmp.Or(o.Namespace, at.Namespace), Name: cmp.Or(o.Name, at.Name)}
+		if o.Namespace == "" && o.NamespaceExpression == "" {
 			ref.Namespace, ref.AnyScope = in.Request.Namespace, true
 		}
-		if ref.Name == "" {
+		if ref.Name == "" || ref.Namespace == "" && o.NamespaceExpression != "" {
 			return orNull(nil, &fact.NotFound{Kind: o.Kind})
 		}
 		return orNull(in.Facts.Value(&ref))
@@ -161,6 +159,7 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 	if l.Namespace != everywhere || x.own != "" {
 		x.namespace(field, l.Namespace, l.APIVersion, l.Kind)
 	}
+	x.namespaceExpression(field, l.Namespace, l.NamespaceExpression)
 	selector := labels.Everything()
 	if l.LabelSelector != nil {
 		if chosen, err := metav1.LabelSelectorAsSelector(l.LabelSelector); err != nil {
@@ -172,10 +171,12 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 	x.Reads = append(x.Reads, fact.Read{APIVersion: l.APIVersion, Kind: l.Kind, Lists: true})
 	in := func(namespace string) *fact.Object {
 		ref := &fact.Object{APIVersion: l.APIVersion, Kind: l.Kind, Namespace: l.Namespace, Selector: chosen{selector}, All: true, Live: l.Live}
-		switch l.Namespace {
-		case "":
+		switch {
+		case l.NamespaceExpression != "":
+			ref.Namespace = namespace
+		case l.Namespace == "":
 			ref.Namespace, ref.AnyScope = namespace, true
-		case everywhere:
+		case l.Namespace == everywhere:
 			ref.Namespace = ""
 		}
 		return ref
@@ -186,8 +187,14 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 	x.expect(expected, false)
 	orNull := x.orNull()
 	of := schema.FromAPIVersionAndKind(l.APIVersion, l.Kind)
-	return admission.Data{Kind: of, List: true, DependsOn: objectsIn(l.Namespace), Load: func(input *admission.Input, _ string) (any, error) {
-		return orNull(input.Facts.Value(in(input.Request.Namespace)))
+	return admission.Data{Kind: of, List: true, NamespaceExpression: l.NamespaceExpression, DependsOn: objectsIn(cmp.Or(l.Namespace, l.NamespaceExpression)), Load: func(input *admission.Input, at admission.Address) (any, error) {
+		if l.NamespaceExpression == "" {
+			return orNull(input.Facts.Value(in(input.Request.Namespace)))
+		}
+		if at.Namespace == "" {
+			return orNull(nil, &fact.NotFound{Kind: l.Kind})
+		}
+		return orNull(input.Facts.Value(in(at.Namespace)))
 	}}
 }
 
@@ -207,7 +214,7 @@ func (x *dataSource) http(field string, h *v1alpha1.HttpDataRef) admission.Data 
 		return broken()
 	}
 	orNull := x.orNull()
-	return admission.Data{Whole: true, DependsOn: rule.OnHTTP, Load: func(in *admission.Input, _ string) (any, error) {
+	return admission.Data{Whole: true, DependsOn: rule.OnHTTP, Load: func(in *admission.Input, _ admission.Address) (any, error) {
 		body, ok, err := ref.Value(in.Rule())
 		if err == nil && !ok {
 			err = errEmpty
@@ -244,7 +251,19 @@ func (x *dataSource) namespace(field, namespace, apiVersion, kind string) {
 			"remove the namespace, or ask who administers the cluster for a ClusterObjectPolicy, or to allow it: --namespaced-references="+rule.Kinds{gk}.String())
 	case namespace == everywhere:
 	case len(validation.IsDNS1123Label(namespace)) > 0:
-		x.Fail(field+".namespace", fmt.Sprintf("%q is not the name of a namespace", namespace), "name a namespace; it is no expression")
+		x.Fail(field+".namespace", fmt.Sprintf("%q is not the name of a namespace", namespace), "name a namespace, or write namespaceExpression")
+	}
+}
+
+// namespaceExpression checks the expression that makes the namespace of objects.
+func (x *dataSource) namespaceExpression(field, namespace, expression string) {
+	switch {
+	case expression == "":
+	case x.own != "":
+		x.Fail(field+".namespaceExpression", fmt.Sprintf("a policy of namespace %s reads objects of that namespace only", x.own),
+			"remove the expression, or ask who administers the cluster for a ClusterObjectPolicy")
+	case namespace != "":
+		x.Fail(field, "namespace and namespaceExpression exclude each other", "remove one of them")
 	}
 }
 

@@ -68,7 +68,7 @@ type Text struct{ Field, Expression string }
 type Program struct {
 	source Code
 	// data are the name expressions of the sources of data, of which names are the names.
-	data        []expression
+	data        []addressing
 	names       []string
 	variables   []variable
 	conditions  []expression
@@ -261,8 +261,8 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 			problems = []rule.Problem{{Severity: rule.Error, What: what}}
 		}
 		for _, p := range problems {
-			if p.Field, p.Do = field, cmp.Or(p.Do, c.advice(text, p.What)); strings.HasSuffix(field, nameExpression) {
-				p.Do = "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"
+			if p.Field, p.Do = field, cmp.Or(p.Do, c.advice(text, p.What)); isAddressing(field) {
+				p.Do = "use object, oldObject, request and namespaceObject: the expression sees nothing else"
 			}
 			c.problems = append(c.problems, p)
 		}

@@ -21,22 +21,44 @@ type Data struct {
 	// Kind is that of the object, or of the objects if it is a List; empty if the value has none.
 	Kind schema.GroupVersionKind
 	List bool
-	// NameExpression, unless empty, makes the name of the object. It sees object, oldObject, request
-	// and namespaceObject, and nothing that has itself been read for the policy.
-	NameExpression string
+	// NameExpression, unless empty, makes the name of the object, and NamespaceExpression the namespace.
+	// They see object, oldObject, request and namespaceObject, and nothing that has itself been read for
+	// the policy. List says where the expressions are.
+	NameExpression, NamespaceExpression string
 	// Whole says that Load reads the object of the request, and DependsOn on what else its value
 	// depends.
 	Whole     bool
 	DependsOn rule.Dependencies
-	// Load returns the value for a request. The name is the value of NameExpression; it may be empty,
-	// and otherwise is one that objects can have. The error is [*fact.Missing], or that of the fact.
-	Load func(in *Input, name string) (any, error)
+	// Load returns the value for a request. The error is [*fact.Missing], or that of the fact.
+	Load func(in *Input, at Address) (any, error)
 }
 
-// field is the path of the nameExpression of source i.
-func (d *Data) field(i int) string { return fmt.Sprintf("spec.data[%d].object.%s", i, nameExpression) }
+// An Address has the values of the expressions of a source of data. Each may be empty, and otherwise is
+// one that objects can have.
+type Address struct{ Namespace, Name string }
 
-const nameExpression = "nameExpression"
+// The fields with these expressions, and those of a source of data that has both.
+const (
+	nameExpression      = "nameExpression"
+	namespaceExpression = "namespaceExpression"
+)
+
+// field is the path of an expression of source i.
+func (d *Data) field(i int, name string) string {
+	of := "object"
+	if d.List {
+		of = "list"
+	}
+	return fmt.Sprintf("spec.data[%d].%s.%s", i, of, name)
+}
+
+// isAddressing reports whether a field has such an expression.
+func isAddressing(field string) bool {
+	return strings.HasSuffix(field, "."+nameExpression) || strings.HasSuffix(field, "."+namespaceExpression)
+}
+
+// An addressing has the expressions of a source of data.
+type addressing struct{ namespace, name expression }
 
 // longestName is how long the name of an object may be.
 const longestName = 253
@@ -49,14 +71,10 @@ func (c *compilation) data(p *Program) {
 	sources := map[string]cel.Measure{}
 	for i := range p.source.Data {
 		d := &p.source.Data[i]
-		var compiled expression
-		if d.NameExpression != "" {
-			before := c.declared
-			c.declared = declared{}
-			compiled, _ = c.compile(d.field(i), d.NameExpression, types.StringType, types.DynType)
-			c.declared = before
-		}
-		p.data = append(p.data, compiled)
+		p.data = append(p.data, addressing{
+			namespace: c.addressing(d.field(i, namespaceExpression), d.NamespaceExpression),
+			name:      c.addressing(d.field(i, nameExpression), d.NameExpression),
+		})
 		p.names = append(p.names, d.Name)
 		sources[d.Name] = cel.Input()
 	}
@@ -66,6 +84,18 @@ func (c *compilation) data(p *Program) {
 	// Each source is read as a whole at most, and all of them count as what is read.
 	c.measures[dataName] = cel.Fields(sources)
 	c.into(&c.limits.variables)
+}
+
+// addressing compiles an expression that makes a part of an address, if there is one.
+func (c *compilation) addressing(field, text string) expression {
+	if text == "" {
+		return expression{}
+	}
+	before := c.declared
+	c.declared = declared{}
+	compiled, _ := c.compile(field, text, types.StringType, types.DynType)
+	c.declared = before
+	return compiled
 }
 
 // A datum is a source of data that has been read for a request.
@@ -111,10 +141,10 @@ func (in *Input) load(p *Program, i int) (any, error) {
 	if d := &in.data[i]; d.known {
 		return d.value, d.err
 	}
-	name, err := in.nameOf(p, i)
+	at, err := in.addressOf(p, i)
 	var value any
 	if err == nil {
-		value, err = p.source.Data[i].Load(in, name)
+		value, err = p.source.Data[i].Load(in, at)
 	}
 	if _, missing := errors.AsType[*fact.Missing](err); !missing {
 		in.data[i] = datum{known: true, value: value, err: err}
@@ -122,9 +152,16 @@ func (in *Input) load(p *Program, i int) (any, error) {
 	return value, err
 }
 
-// nameOf evaluates the name expression of a source of data.
-func (in *Input) nameOf(p *Program, i int) (string, error) {
-	e := &p.data[i]
+// addressOf evaluates the expressions of a source of data.
+func (in *Input) addressOf(p *Program, i int) (at Address, err error) {
+	if at.Namespace, err = in.named(p, &p.data[i].namespace, namespaceExpression, CheckNamespace); err == nil {
+		at.Name, err = in.named(p, &p.data[i].name, nameExpression, CheckName)
+	}
+	return at, err
+}
+
+// named evaluates the expression of a field that makes a name, which is checked unless it is empty.
+func (in *Input) named(p *Program, e *expression, field string, check func(string) error) (string, error) {
 	switch {
 	case e.err != nil:
 		return "", e.err
@@ -143,19 +180,19 @@ func (in *Input) nameOf(p *Program, i int) (string, error) {
 	case a.stop != nil:
 		return "", a.stop
 	case err != nil:
-		return "", fmt.Errorf("nameExpression '%s' resulted in error: %w", inLine(e.text), err)
+		return "", fmt.Errorf("%s '%s' resulted in error: %w", field, inLine(e.text), err)
 	}
 	name, ok := value.(types.String)
 	if !ok {
-		return "", fmt.Errorf("nameExpression '%s' is no string", inLine(e.text))
+		return "", fmt.Errorf("%s '%s' is no string", field, inLine(e.text))
 	}
-	if err := CheckName(string(name)); err != nil {
-		return "", fmt.Errorf("nameExpression: %w", err)
+	if err := check(string(name)); err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
 	}
 	return string(name), nil
 }
 
-// naming is what name expressions see.
+// naming is what these expressions see.
 func (in *Input) naming(p *Program) *activation {
 	a := &activation{in: in, program: p, has: withNamespace}
 	a.variables.program, a.variables.activation = p, a
@@ -172,6 +209,17 @@ func CheckName(name string) error {
 	}
 	if whats := content.IsPathSegmentName(name); len(whats) > 0 {
 		return fmt.Errorf("the name %q is not possible: it %s", name, strings.Join(whats, ", "))
+	}
+	return nil
+}
+
+// CheckNamespace returns why no namespace can have a name. It says nothing of an empty one.
+func CheckNamespace(name string) error {
+	if len(name) > longestName {
+		return fmt.Errorf("the namespace has %d bytes: at most %d are possible", len(name), content.DNS1123LabelMaxLength)
+	}
+	if whats := content.IsDNS1123Label(name); len(whats) > 0 && name != "" {
+		return fmt.Errorf("the namespace %q is not possible: it %s", name, strings.Join(whats, ", "))
 	}
 	return nil
 }

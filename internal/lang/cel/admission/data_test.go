@@ -16,7 +16,8 @@ import (
 
 // configMap is a source of data that is a ConfigMap.
 func configMap(name, expression string) admission.Data {
-	return admission.Data{Name: name, NameExpression: expression, Load: func(in *admission.Input, of string) (any, error) {
+	return admission.Data{Name: name, NameExpression: expression, Load: func(in *admission.Input, at admission.Address) (any, error) {
+		of := at.Name
 		if expression == "" {
 			of = name
 		}
@@ -208,10 +209,10 @@ func TestProblemsOfData(t *testing.T) {
 	}{
 		{"a name that is misspelled", admission.Code{Data: quota, Validations: []admission.Validation{{Expression: "data.qouta.a == 1"}}}, "spec.validations[0].expression", "undefined field 'qouta'", "did you mean quota?"},
 		{"no data", admission.Code{Validations: []admission.Validation{{Expression: "data.quota.a == 1"}}}, "spec.validations[0].expression", "undeclared reference to 'data'", "add a source to spec.data"},
-		{"data in a name", admission.Code{Data: []admission.Data{configMap("a", ""), configMap("b", "data.a.data.x")}}, "spec.data[1].object.nameExpression", "undeclared reference to 'data'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
-		{"variables in a name", admission.Code{Data: []admission.Data{configMap("b", "variables.x")}, Variables: []admission.Named{{Name: "x", Expression: "'a'"}}}, "spec.data[0].object.nameExpression", "undefined field 'x'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
-		{"params in a name", admission.Code{Params: true, Data: []admission.Data{configMap("b", "params.x")}}, "spec.data[0].object.nameExpression", "undeclared reference to 'params'", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
-		{"a name that is a number", admission.Code{Data: []admission.Data{configMap("b", "1")}}, "spec.data[0].object.nameExpression", "must evaluate to one of [string dyn] but got int", "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"},
+		{"data in a name", admission.Code{Data: []admission.Data{configMap("a", ""), configMap("b", "data.a.data.x")}}, "spec.data[1].object.nameExpression", "undeclared reference to 'data'", "use object, oldObject, request and namespaceObject: the expression sees nothing else"},
+		{"variables in a name", admission.Code{Data: []admission.Data{configMap("b", "variables.x")}, Variables: []admission.Named{{Name: "x", Expression: "'a'"}}}, "spec.data[0].object.nameExpression", "undefined field 'x'", "use object, oldObject, request and namespaceObject: the expression sees nothing else"},
+		{"params in a name", admission.Code{Params: true, Data: []admission.Data{configMap("b", "params.x")}}, "spec.data[0].object.nameExpression", "undeclared reference to 'params'", "use object, oldObject, request and namespaceObject: the expression sees nothing else"},
+		{"a name that is a number", admission.Code{Data: []admission.Data{configMap("b", "1")}}, "spec.data[0].object.nameExpression", "must evaluate to one of [string dyn] but got int", "use object, oldObject, request and namespaceObject: the expression sees nothing else"},
 		{"no data left for the next policy", admission.Code{Data: []admission.Data{configMap("other", "")}, Validations: []admission.Validation{{Expression: "has(data.quota)"}}}, "spec.validations[0].expression", "undefined field 'quota'", "see docs/cel.md for the fields of request, namespaceObject and variables"},
 	} {
 		_, problems := admission.Compile(test.source)
@@ -232,7 +233,7 @@ func TestSizeOfData(t *testing.T) {
 	t.Parallel()
 	const loop = "data.all.all(x, data.all.all(y, x.name == y.name || size(x.name) >= 0))"
 	p, problems := admission.Compile(admission.Code{
-		Data: []admission.Data{{Name: "all", Load: func(in *admission.Input, _ string) (any, error) {
+		Data: []admission.Data{{Name: "all", Load: func(in *admission.Input, _ admission.Address) (any, error) {
 			return in.Facts.Value(&fact.Object{APIVersion: "v1", Kind: "Pod", All: true})
 		}}},
 		Validations: []admission.Validation{{Expression: loop}},
@@ -266,8 +267,10 @@ func TestSizeOfData(t *testing.T) {
 
 func TestExplainData(t *testing.T) {
 	t.Parallel()
+	of := configMap("of", "object.metadata.labels.team")
+	of.NamespaceExpression = "request.namespace"
 	p, problems := admission.Compile(admission.Code{
-		Data:        []admission.Data{configMap("of", "object.metadata.labels.team"), configMap("unread", "object.metadata.name")},
+		Data:        []admission.Data{of, configMap("unread", "object.metadata.name")},
 		Variables:   []admission.Named{{Name: "lead", Expression: "data.of.data.lead"}},
 		Validations: []admission.Validation{{Expression: "variables.lead == 'joe' && data.unread.x"}},
 	})
@@ -290,6 +293,7 @@ func TestExplainData(t *testing.T) {
 			lines = append(lines, e.Field+": "+strings.Join(drawn([]rule.Expression{e}, ""), "; "))
 		}
 		want := []string{
+			`spec.data[0].object.namespaceExpression: request.namespace → "shop"`,
 			`spec.data[0].object.nameExpression: object.metadata.labels.team → "red"`,
 			`spec.variables[0].expression: data.of.data.lead → "jane"`,
 			`spec.validations[0].expression: variables.lead == 'joe' && data.unread.x → false;   variables.lead == "joe" → false;     variables.lead → "jane";   data.unread.x not evaluated`,

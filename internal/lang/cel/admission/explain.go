@@ -43,7 +43,7 @@ type explanation struct {
 	program *Program
 	in      *Input
 	told    []rule.Expression
-	// explained are the variables that have been told, by their index, and named the sources of data.
+	// explained are the variables that have been told, by their index, and named the sources of data whose addresses have been.
 	explained, named map[int]bool
 }
 
@@ -125,11 +125,15 @@ func (x *explanation) tell(ctx context.Context, a *activation, p *part) (rule.Ex
 		return told, err
 	}
 	for i := range a.in.data {
-		if !a.in.data[i].known || x.named[i] || x.data[i].text == "" {
+		if !a.in.data[i].known || x.named[i] {
 			continue
 		}
 		x.named[i] = true
-		x.told = append(x.told, x.explain(ctx, a.in.naming(a.program), &x.data[i]))
+		for _, of := range []*part{&x.spaces[i], &x.data[i]} {
+			if of.text != "" {
+				x.told = append(x.told, x.explain(ctx, a.in.naming(a.program), of))
+			}
+		}
 	}
 	for i := range a.variables.values {
 		if !a.variables.has(i) || x.explained[i] {

@@ -22,7 +22,7 @@ import (
 // A traced is the expressions of a policy as the compiler understood them. Programs do not keep that,
 // and few policies need it.
 type traced struct {
-	data, variables, conditions, validations, messages, annotations, mutations []part
+	spaces, data, variables, conditions, validations, messages, annotations, mutations []part
 	// types are those of the fields of the variables data and variables, with which parts are planned.
 	dataTypes, variableTypes map[string]*apiservercel.DeclField
 
@@ -130,7 +130,9 @@ func traceAll(s *Code) (*traced, error) {
 	defer t.release()
 	t.deciding.macros = true
 	for i := range s.Data {
-		t.add(&t.traced.data, declared{macros: true}, part{field: s.Data[i].field(i), name: s.Data[i].Name, text: s.Data[i].NameExpression})
+		d := &s.Data[i]
+		t.add(&t.traced.spaces, declared{macros: true}, part{field: d.field(i, namespaceExpression), name: d.Name, text: d.NamespaceExpression})
+		t.add(&t.traced.data, declared{macros: true}, part{field: d.field(i, nameExpression), name: d.Name, text: d.NameExpression})
 	}
 	t.named()
 	for i, c := range s.Conditions {
