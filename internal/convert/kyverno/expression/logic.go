@@ -1,0 +1,250 @@
+package expression
+
+import (
+	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
+)
+
+// either writes a || b: a, unless it counts as false.
+func (t *translation) either(n *jmespath.Node, on Value) (Value, error) {
+	a, err := t.node(n.Args[0], on)
+	if err != nil {
+		return a, err
+	}
+	if a.root != nil {
+		return a, refuse("name a field of it", "the operand of || is more than a policy can read")
+	}
+	b, err := t.node(n.Args[1], on)
+	if err != nil {
+		return b, err
+	}
+	if b.root != nil {
+		return b, refuse("name a field of it", "the operand of || is more than a policy can read")
+	}
+	if a.Text == "request.operation" || a.Type.Kind == Integer && a.option == "" {
+		return a, nil
+	}
+	v, err := orElse(a, b)
+	if err != nil {
+		return v, err
+	}
+	if b.IsConstant && a.or == nil {
+		v.or = &[2]Value{a, b}
+	}
+	return v, nil
+}
+
+// orElse returns a || b.
+func orElse(a, b Value) (Value, error) {
+	if b.IsConstant && falsy(b.Constant) {
+		if v, ok := orEmpty(a, b); ok {
+			return v, nil
+		}
+	}
+	switch a.Type.Kind {
+	case Integer, Number:
+		if a.option == "" {
+			return a, nil
+		}
+		return alternative(a, b), nil
+	case Text, List, Map, Bool, Either:
+		zero := map[Kind]string{Text: "''", List: "[]", Map: "{}", Bool: "false", Either: "''"}[a.Type.Kind]
+		if a.option != "" && b.option == "" && a.Type.Kind == Bool && b.Type.Kind == Bool {
+			return fresh(a.Or("false")+" || "+b.in(conjunction), disjunction, b.Type), nil
+		}
+		test := a.paren(zero) + " != " + zero
+		if a.Type.Kind == List {
+			test = "size(" + a.list() + ") > 0"
+		}
+		return chosen(test, a, b), nil
+	case Any:
+	}
+	test, err := a.truthy()
+	if err != nil {
+		return test, err
+	}
+	return chosen(test.in(disjunction), a, b), nil
+}
+
+// alternative is b in place of an absent value.
+func alternative(a, b Value) Value {
+	if b.option != "" {
+		v := Value{Type: a.Type, binds: postfix, Text: a.option + ".or(" + b.option + ").value()", absent: null}
+		v.option = a.option + ".or(" + b.option + ")"
+		return v
+	}
+	t := a.Type
+	if !b.Type.same(t) {
+		t = Type{}
+		if number(a.Type) && number(b.Type) {
+			t = Type{Kind: Number}
+		}
+		if b.Type.Kind != Any && a.option != "" && b.IsConstant {
+			return fresh(a.option+".orValue("+b.Text+")", postfix, t)
+		}
+	}
+	return fresh(a.Or(b.Text), postfix, t)
+}
+
+func number(t Type) bool { return t.Kind == Integer || t.Kind == Number }
+
+// chosen is a if the test holds, else b.
+func chosen(test string, a, b Value) Value {
+	t := a.Type
+	if !b.Type.same(t) {
+		t = Type{}
+		if a.Type.Kind == Text && b.Type.Kind == Integer || a.Type.Kind == Integer && b.Type.Kind == Text {
+			t = Type{Kind: Either}
+		}
+	}
+	t.Plain = a.Type.Plain && b.Type.Plain
+	right := b.in(disjunction)
+	if b.Type.Kind != a.Type.Kind {
+		right = "dyn(" + b.Text + ")"
+	}
+	v := fresh(test+" ? "+a.in(disjunction)+" : "+right, ternary, t)
+	if b.option != "" {
+		v.absent = null
+		v.option = test + " ? " + a.Optional() + " : " + b.option
+		v.option = "(" + v.option + ")"
+	}
+	return v
+}
+
+// orEmpty is a || b for an empty b, or false if it has no short form.
+func orEmpty(a, b Value) (Value, bool) {
+	switch c := b.Constant.(type) {
+	case string:
+		switch a.Type.Kind {
+		case Text, Either:
+			return fresh(a.Or("''"), postfix, a.Type), true
+		case List:
+			v := fresh(a.list(), a.emptyBinds(), a.Type)
+			v.emptyText = true
+			return v, true
+		default:
+		}
+	case []any:
+		if a.Type.Kind == List {
+			return fresh(a.list(), a.emptyBinds(), a.Type), true
+		}
+	case map[string]any:
+		if a.Type.Kind == Map {
+			return fresh(a.Or("{}"), postfix, a.Type), true
+		}
+	case bool:
+		if a.Type.Kind == Bool {
+			return fresh(a.Or(literal(c)), postfix, a.Type), true
+		}
+	}
+	return Value{}, false
+}
+
+// both writes a && b: a if it counts as false, else b.
+func (t *translation) both(n *jmespath.Node, on Value) (Value, error) {
+	a, err := t.node(n.Args[0], on)
+	if err != nil {
+		return a, err
+	}
+	b, err := t.node(n.Args[1], on)
+	if err != nil {
+		return b, err
+	}
+	if a.Type.Kind != Bool {
+		return a, refuse(writeIt, "&& of a value that is no condition is not imported")
+	}
+	a = fresh(a.Or("false"), a.binds, a.Type)
+	if b.Type.Kind != Bool {
+		return chosenIf(a, b), nil
+	}
+	v := fresh(a.in(conjunction)+" && "+b.in(relation), conjunction, b.Type)
+	if b.option != "" {
+		v.option, v.absent = "("+a.in(disjunction)+" ? "+b.option+" : optional.of(false))", b.absent
+	}
+	return v, nil
+}
+
+// chosenIf is b if a holds, else false.
+func chosenIf(a, b Value) Value {
+	v := fresh(a.in(disjunction)+" ? "+b.in(disjunction)+" : dyn(false)", ternary, Type{})
+	if b.option != "" {
+		v.option, v.absent, v.exact = "("+a.in(disjunction)+" ? "+b.option+" : optional.of(dyn(false)))", b.absent, ""
+		if b.absent == mixed && b.exact != "" {
+			v.exact = a.in(disjunction) + " ? " + b.exact + " : dyn(false)"
+		}
+	}
+	return v
+}
+
+// compare writes a comparison, in which a missing key is null.
+func (t *translation) compare(n *jmespath.Node, on Value) (Value, error) {
+	a, err := t.node(n.Args[0], on)
+	if err != nil {
+		return a, err
+	}
+	b, err := t.node(n.Args[1], on)
+	if err != nil {
+		return b, err
+	}
+	if a.root != nil || b.root != nil {
+		return a, refuse("name a field of it", "the operand of %s is more than a policy can read", n.Text)
+	}
+	truth := Type{Kind: Bool}
+	if n.Text == "==" || n.Text == "!=" {
+		return equals(a, b, n.Text), nil
+	}
+	if !number(a.Type) || !number(b.Type) {
+		return a, refuse(writeIt, "%s of values that may not be numbers is not imported", n.Text)
+	}
+	v := fresh(a.in(sum)+" "+n.Text+" "+b.in(sum), relation, truth)
+	for _, operand := range []Value{b, a} {
+		if operand.option != "" {
+			v = fresh(operand.option+".hasValue() && "+v.in(relation), conjunction, truth)
+		}
+	}
+	return v, nil
+}
+
+// equals compares two values by == or !=, null with null.
+func equals(a, b Value, operator string) Value {
+	truth := Type{Kind: Bool}
+	if a.IsConstant {
+		a, b = b, a
+	}
+	switch {
+	case b.IsConstant && b.Constant == true && a.Type.Kind == Bool && operator == "==":
+		return fresh(a.Or("false"), a.optionBinds(), truth)
+	case b.IsConstant && b.Constant == false && a.Type.Kind == Bool && a.option == "" && operator == "==":
+		return fresh("!"+a.in(unary), unary, truth)
+	case a.option == "" && b.option == "":
+		return fresh(a.in(sum)+" "+operator+" "+b.in(sum), relation, truth)
+	case b.IsConstant:
+		absent := "null"
+		if zero := zeroOf(b.Constant); zero != "" {
+			absent = zero
+		}
+		return fresh(a.Or(absent)+" "+operator+" "+b.Text, relation, truth)
+	case a.option != "" && b.option != "":
+		return fresh(a.option+" "+operator+" "+b.option, relation, truth)
+	}
+	return fresh(a.Optional()+" "+operator+" "+b.Optional(), relation, truth)
+}
+
+func (v Value) optionBinds() power {
+	if v.option == "" {
+		return v.binds
+	}
+	return postfix
+}
+
+// zeroOf returns a value of the kind of a constant that differs from it; none if it is the usual one.
+func zeroOf(of any) string {
+	switch c := of.(type) {
+	case string:
+		if c != "" {
+			return "''"
+		}
+	case bool:
+		return literal(!c)
+	}
+	return ""
+}

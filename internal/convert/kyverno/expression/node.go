@@ -1,0 +1,302 @@
+package expression
+
+import (
+	"strings"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
+)
+
+// A translation writes one expression. Its scope also has the names of elements that are taken.
+type translation struct{ *Scope }
+
+// node writes a node that is evaluated on a value.
+func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
+	switch n.Op {
+	case jmespath.Current:
+		return on, nil
+	case jmespath.Field:
+		return t.field(n.Text, on)
+	case jmespath.Literal:
+		return Constant(n.Value), nil
+	case jmespath.Sub, jmespath.Pipe:
+		return t.sub(n, on)
+	case jmespath.Index:
+		index, _ := n.Value.(int)
+		return t.index(index, on)
+	case jmespath.Slice:
+		return Value{}, refuse(writeIt, "slices of lists, such as [1:2], are not imported")
+	case jmespath.Project:
+		return t.project(n, on)
+	case jmespath.ProjectValues:
+		return t.projectValues(n, on)
+	case jmespath.Filter:
+		return t.filter(n, on)
+	case jmespath.Flatten:
+		return t.flatten(n.Args[0], on)
+	case jmespath.Or:
+		return t.either(n, on)
+	case jmespath.And:
+		return t.both(n, on)
+	case jmespath.Not:
+		v, err := t.node(n.Args[0], on)
+		if err != nil {
+			return v, err
+		}
+		return v.negated()
+	case jmespath.Compare:
+		return t.compare(n, on)
+	case jmespath.Call:
+		return t.call(n, on)
+	case jmespath.List:
+		return t.list(n, on)
+	case jmespath.Map, jmespath.Reference:
+	}
+	return Value{}, refuse(writeIt, "maps that expressions make, such as {a: b}, are not imported")
+}
+
+func (v Value) negated() (Value, error) {
+	v, err := v.truthy()
+	if err != nil {
+		return v, err
+	}
+	return fresh("!"+v.in(unary), unary, Type{Kind: Bool}), nil
+}
+
+func (t *translation) field(name string, on Value) (Value, error) {
+	if on.root != nil {
+		path := name
+		if on.Text != "@" {
+			path = on.Text + "." + name
+		}
+		return on.root.known(path)
+	}
+	switch on.Type.Kind {
+	case Map, Any:
+		return on.field(name), nil
+	default:
+		return Value{}, refuse("check the path", "%s is read of something that has no fields", name)
+	}
+}
+
+// sub writes what comes after a dot, a bracket or |.
+func (t *translation) sub(n *jmespath.Node, on Value) (Value, error) {
+	left, err := t.node(n.Args[0], on)
+	if err != nil {
+		return left, err
+	}
+	if n.Op == jmespath.Pipe {
+		switch left.absent {
+		case missing, mixed:
+			left.absent = null
+		case never, null:
+		}
+	}
+	return t.node(n.Args[1], left)
+}
+
+func (t *translation) index(index int, on Value) (Value, error) {
+	if on.Type.Kind != List && on.Type.Kind != Any {
+		return Value{}, refuse("check the path", "an element is read of something that is no list")
+	}
+	at := literal(int64(index))
+	if index < 0 {
+		if on.option != "" || strings.ContainsAny(on.Text, "()") {
+			return Value{}, refuse(writeIt, "elements that are counted from the end of such a list are not imported")
+		}
+		at = "size(" + on.Text + ") - " + literal(int64(-index))
+	}
+	element := Value{Type: on.Type.Item(), binds: postfix, Text: on.in(postfix) + "[" + at + "]", absent: null}
+	element.option = on.in(postfix) + "[?" + at + "]"
+	if on.option != "" {
+		element.option = on.option + "[?" + at + "]"
+		if on.absent != null {
+			element.absent, element.exact = mixed, on.in(postfix)+"[?"+at+"].orValue(null)"
+		}
+	}
+	return element, nil
+}
+
+// each returns the name of the elements of a list, and a translation in which it is taken.
+func (t *translation) each(n *jmespath.Node) (string, *translation) {
+	name := t.ElementName(pathName(n))
+	return name, &translation{Scope: t.Taking(name)}
+}
+
+// then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.
+func (v Value) then(steps string, item Type) Value {
+	if steps == "" {
+		v.absent = nullIf(v.option != "")
+		return v
+	}
+	result := Value{Type: ListOf(item), binds: postfix, Text: v.in(postfix) + steps}
+	if v.option != "" {
+		result.absent = null
+		result.option = v.option + ".optMap(l, l" + steps + ")"
+		result.empty = parenthesized(v.list(), v.emptyBinds(), postfix) + steps
+	}
+	return result
+}
+
+func (v Value) emptyBinds() power {
+	if v.empty != "" && strings.Contains(v.empty, " + ") {
+		return sum
+	}
+	return postfix
+}
+
+func nullIf(absent bool) absence {
+	if absent {
+		return null
+	}
+	return never
+}
+
+// elements returns the list that a value is for a projection.
+func (v Value) elements() (Value, error) {
+	switch v.Type.Kind {
+	case List, Any:
+		v.or = nil
+		return v, nil
+	default:
+		return v, refuse("check the path", "the elements are read of something that is no list")
+	}
+}
+
+func (t *translation) project(n *jmespath.Node, on Value) (Value, error) {
+	left, err := t.node(n.Args[0], on)
+	if err != nil {
+		return left, err
+	}
+	if left, err = left.elements(); err != nil {
+		return left, err
+	}
+	return t.apply(left, n.Args[0], n.Args[1])
+}
+
+// apply evaluates a node on each element of a list.
+func (t *translation) apply(list Value, of, each *jmespath.Node) (Value, error) {
+	if each.Op == jmespath.Current {
+		return list.then("", list.Type.Item()), nil
+	}
+	name, inner := t.each(of)
+	element := fresh(name, postfix, list.Type.Item())
+	v, err := inner.node(each, element)
+	if err != nil {
+		return v, err
+	}
+	switch {
+	case v.option == "" && v.Text == name:
+		return list.then("", v.Type), nil
+	case v.option == "":
+		return list.then(".map("+name+", "+v.Text+")", v.Type), nil
+	}
+	return list.then(".map("+name+", "+v.present(name, element)+", "+v.Text+")", v.Type), nil
+}
+
+// present returns a condition that there is a value.
+func (v Value) present(name string, of Value) string {
+	if field, ok := strings.CutPrefix(v.Text, name+"."); ok && identifier(field) && of.Type.Kind == Map {
+		return "has(" + v.Text + ")"
+	}
+	return v.option + ".hasValue()"
+}
+
+func (t *translation) projectValues(n *jmespath.Node, on Value) (Value, error) {
+	left, err := t.node(n.Args[0], on)
+	if err != nil {
+		return left, err
+	}
+	if left.root != nil || left.Type.Kind != Map {
+		return Value{}, refuse(writeIt, "the values of such a map, .*, are not imported")
+	}
+	return t.apply(left.then(".transformList(k, v, v)", left.Type.Item()), n.Args[0], n.Args[1])
+}
+
+func (t *translation) filter(n *jmespath.Node, on Value) (Value, error) {
+	left, err := t.node(n.Args[0], on)
+	if err != nil {
+		return left, err
+	}
+	if left, err = left.elements(); err != nil {
+		return left, err
+	}
+	name, inner := t.each(n.Args[0])
+	condition, err := inner.node(n.Args[2], fresh(name, postfix, left.Type.Item()))
+	if err != nil {
+		return condition, err
+	}
+	if condition, err = condition.truthy(); err != nil {
+		return condition, err
+	}
+	return t.apply(left.then(".filter("+name+", "+condition.Text+")", left.Type.Item()), n.Args[0], n.Args[1])
+}
+
+func (t *translation) flatten(of *jmespath.Node, on Value) (Value, error) {
+	left, err := t.node(of, on)
+	if err != nil {
+		return left, err
+	}
+	if left, err = left.elements(); err != nil {
+		return left, err
+	}
+	if left.joined[0] != "" {
+		all := fresh(left.joined[0], sum, ListOf(left.Type.Item().Item()))
+		if left.option != "" {
+			all.option, all.absent, all.empty = strings.Replace(left.option, left.Text, all.Text, 1), null, left.joined[1]
+		}
+		return all, nil
+	}
+	switch item := left.Type.Item(); item.Kind {
+	case List:
+		return left.then(".flatten()", item.Item()), nil
+	case Any:
+		return left.then(".flatten()", Type{}), nil
+	default:
+		return left.then("", item), nil
+	}
+}
+
+// list writes a list of expressions. It is only read to make one list of its lists, or of what is in it.
+func (t *translation) list(n *jmespath.Node, on Value) (Value, error) {
+	present := on
+	present.option, present.absent = "", never
+	v, err := t.items(n, present)
+	if err != nil || on.option == "" {
+		return v, err
+	}
+	soft, err := t.items(n, on)
+	if err != nil {
+		return v, err
+	}
+	v.absent, v.option, v.empty = on.absent, on.option+".optMap(v, "+v.Text+")", soft.Text
+	v.joined[1] = soft.joined[0]
+	return v, nil
+}
+
+func (t *translation) items(n *jmespath.Node, on Value) (Value, error) {
+	items := make([]string, len(n.Args))
+	var item Type
+	for i, arg := range n.Args {
+		v, err := t.node(arg, on)
+		switch {
+		case err != nil:
+			return v, err
+		case v.Type.Kind == List || v.Type.Kind == Any:
+			items[i] = v.list()
+		case v.option != "":
+			return v, refuse(writeIt, "a list of values that may be absent, [a, b], is not imported")
+		default:
+			items[i] = v.Text
+		}
+		if i == 0 {
+			item = v.Type
+		} else if !v.Type.same(item) {
+			return v, refuse(writeIt, "a list of different kinds of values, [a, b], is not imported")
+		}
+	}
+	v := fresh("["+strings.Join(items, ", ")+"]", postfix, ListOf(item))
+	if item.Kind == List {
+		v.joined[0] = strings.Join(items, " + ")
+	}
+	return v, nil
+}

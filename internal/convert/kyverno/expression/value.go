@@ -1,0 +1,363 @@
+package expression
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
+)
+
+// A Value is a CEL expression for what a text, a JMESPath expression or a value of JSON is.
+type Value struct {
+	Type Type
+	// Text fails if there is no value: where Kyverno has null, and where it has an error.
+	Text string
+	// IsConstant says that the value is known: it is Constant.
+	IsConstant bool
+	Constant   any
+
+	binds power
+	// option is an optional value, which is none if there is no value. It is empty if there always is one.
+	option string
+	// empty is an empty list if there is no value.
+	empty string
+	// absent says what Kyverno has if there is no value.
+	absent absence
+	// exact fails only where Kyverno has an error, if Text fails elsewhere, too.
+	exact string
+	// keysOf is the map whose keys it is.
+	keysOf *Value
+	// joined is one list of the lists in it, and with an empty list if there is no value.
+	joined [2]string
+	// or are the operands of ||, of which the second is a constant that counts as false or not.
+	or *[2]Value
+	// emptyText says that an empty list is an empty text.
+	emptyText bool
+	// root says that it is what expressions begin with.
+	root *Scope
+}
+
+// An absence says what there is in place of a value that is absent.
+type absence int
+
+const (
+	never absence = iota
+	// missing is an error.
+	missing
+	// null is null.
+	null
+	// mixed is either.
+	mixed
+)
+
+// A power says how much the outermost operator of an expression binds.
+type power int
+
+const (
+	ternary power = iota
+	disjunction
+	conjunction
+	relation
+	sum
+	product
+	unary
+	postfix
+)
+
+// in returns an expression in a place where operators that bind less need parentheses.
+func (v Value) in(p power) string { return parenthesized(v.Text, v.binds, p) }
+
+func parenthesized(text string, binds, p power) string {
+	if binds < p {
+		return "(" + text + ")"
+	}
+	return text
+}
+
+// CanBeNull reports whether Kyverno has null for it.
+func (v Value) CanBeNull() bool {
+	return v.absent == null || v.absent == mixed || v.IsConstant && v.Constant == nil
+}
+
+// CanBeAbsent reports whether the text fails in some cases.
+func (v Value) CanBeAbsent() bool { return v.option != "" }
+
+// Optional returns an optional value in CEL, which is none if there is no value.
+func (v Value) Optional() string {
+	if v.option == "" {
+		return "optional.of(" + v.Text + ")"
+	}
+	return v.option
+}
+
+// Or returns an expression with a constant in CEL in place of an absent value.
+func (v Value) Or(constant string) string {
+	if v.option == "" {
+		return v.Text
+	}
+	return v.option + ".orValue(" + constant + ")"
+}
+
+// Exact returns an expression that fails where Kyverno has an error, and is null where it has null.
+func (v Value) Exact() string {
+	switch v.absent {
+	case null:
+		return v.Or("null")
+	case mixed:
+		return v.exact
+	case never, missing:
+	}
+	return v.Text
+}
+
+// list returns an expression that is an empty list if there is no value.
+func (v Value) list() string {
+	if v.empty != "" {
+		return v.empty
+	}
+	return v.Or("[]")
+}
+
+// nonNull returns the value in place of which there is no null, but an error.
+func (v Value) nonNull() Value {
+	v.or, v.keysOf = nil, nil
+	return v
+}
+
+// Constant returns the value of a constant of JSON.
+func Constant(of any) Value {
+	v := Value{Constant: of, IsConstant: true, Text: literal(of), binds: postfix}
+	switch c := of.(type) {
+	case string:
+		v.Type = Type{Kind: Text, Plain: !strings.ContainsAny(c, "*?")}
+	case bool:
+		v.Type.Kind = Bool
+	case int64:
+		v.Type.Kind = Integer
+	case float64:
+		v.Type.Kind = Number
+		if c == float64(int64(c)) {
+			v.Type.Kind = Integer
+		}
+	case []any:
+		v.Type = ListOf(Type{})
+		if len(c) > 0 {
+			item := Constant(c[0]).Type
+			for _, e := range c[1:] {
+				if !Constant(e).Type.same(item) {
+					item = Type{}
+				}
+			}
+			v.Type = ListOf(item)
+		}
+	case map[string]any:
+		v.Type.Kind = Map
+	case nil:
+		v.absent = null
+	}
+	return v
+}
+
+func fresh(text string, binds power, t Type) Value { return Value{Text: text, binds: binds, Type: t} }
+
+// field selects a field of a value.
+func (v Value) field(name string) Value {
+	t, required := v.Type.Field(name)
+	selected := Value{Type: t, binds: postfix}
+	base := v.in(postfix)
+	selected.Text = base + selection(name)
+	switch {
+	case v.option == "" && required:
+		return selected
+	case v.option == "":
+		selected.option, selected.absent = base+optional(name), missing
+		return selected
+	}
+	selected.option, selected.absent = v.option+optional(name), v.absent
+	if required {
+		selected.option = v.option + optional(name)
+	}
+	switch {
+	case v.absent == missing:
+	case v.absent == null && required:
+	default:
+		selected.absent = mixed
+		selected.exact = v.option + ".optMap(v, v" + selection(name) + ").orValue(null)"
+		if v.absent == mixed {
+			selected.exact = ""
+		}
+	}
+	return selected
+}
+
+func selection(name string) string {
+	if identifier(name) {
+		return "." + name
+	}
+	return "[" + quote(name) + "]"
+}
+
+func optional(name string) string {
+	if identifier(name) {
+		return ".?" + name
+	}
+	return "[?" + quote(name) + "]"
+}
+
+func identifier(name string) bool {
+	switch name {
+	case "in", "true", "false", "null", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "return", "var", "void", "while":
+		return false
+	}
+	for i, r := range name {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// quote writes a text in CEL.
+func quote(text string) string {
+	if strings.Contains(text, `\`) && !strings.ContainsAny(text, "'\n\r\t") && strconv.CanBackquote(text+"") {
+		return "r'" + text + "'"
+	}
+	quoted := strconv.Quote(strings.ToValidUTF8(text, "\uFFFD"))
+	inside := strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	return "'" + strings.ReplaceAll(inside, "'", `\'`) + "'"
+}
+
+// Quote writes a text in CEL.
+func Quote(text string) string { return quote(text) }
+
+// literal writes a value of JSON in CEL.
+func literal(of any) string {
+	switch v := of.(type) {
+	case nil:
+		return "null"
+	case string:
+		return quote(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		if v == float64(int64(v)) && v < 1e15 && v > -1e15 {
+			return strconv.FormatInt(int64(v), 10)
+		}
+		text := strconv.FormatFloat(v, 'g', -1, 64)
+		if !strings.ContainsAny(text, ".e") {
+			text += ".0"
+		}
+		return text
+	case []any:
+		items := make([]string, len(v))
+		for i, item := range v {
+			items[i] = wrapped(item, !sameKinds(v))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case map[string]any:
+		return literalMap(v)
+	}
+	return "null"
+}
+
+// wrapped writes an element of a list or a map, whose elements have to have one type.
+func wrapped(of any, mixed bool) string {
+	if mixed {
+		return "dyn(" + literal(of) + ")"
+	}
+	return literal(of)
+}
+
+func sameKinds(values []any) bool {
+	for _, v := range values {
+		first := Constant(values[0]).Type
+		if c := Constant(v).Type; c.Kind != first.Kind || c.Kind == Any || c.Kind == List || c.Kind == Map {
+			return len(values) == 1
+		}
+	}
+	return true
+}
+
+// truthy returns a condition that holds unless a value counts as false: null, an empty text, list or map, or false.
+func (v Value) truthy() (Value, error) {
+	test := func(text string, binds power) (Value, error) { return fresh(text, binds, Type{Kind: Bool}), nil }
+	switch v.Type.Kind {
+	case Bool:
+		if v.option == "" {
+			return v.nonNull(), nil
+		}
+		return test(v.Or("false"), postfix)
+	case Text:
+		return test(v.paren("''")+" != ''", relation)
+	case List:
+		if v.option == "" && v.empty == "" {
+			return test("size("+v.Text+") > 0", relation)
+		}
+		return test("size("+v.list()+") > 0", relation)
+	case Map:
+		return test("size("+v.Or("{}")+") > 0", relation)
+	case Integer, Number:
+		if v.option == "" {
+			return test("true", postfix)
+		}
+		return test(v.option+".hasValue()", postfix)
+	case Either:
+		return test(v.paren("''")+" != ''", relation)
+	case Any:
+	}
+	text := v.paren("null")
+	parts := []string{"null", "''", "false", "[]", "{}"}
+	for i, part := range parts {
+		parts[i] = text + " != " + part
+	}
+	return test(strings.Join(parts, " && "), conjunction)
+}
+
+// paren is Or, as an operand of a comparison.
+func (v Value) paren(constant string) string {
+	if v.option == "" {
+		return v.in(sum)
+	}
+	return v.Or(constant)
+}
+
+// falsy reports whether a constant counts as false.
+func falsy(of any) bool {
+	switch c := of.(type) {
+	case nil:
+		return true
+	case bool:
+		return !c
+	case string:
+		return c == ""
+	case []any:
+		return len(c) == 0
+	case map[string]any:
+		return len(c) == 0
+	}
+	return false
+}
+
+// pathName is the last field of an expression, for the name of its elements.
+func pathName(n *jmespath.Node) string {
+	switch n.Op {
+	case jmespath.Field:
+		return n.Text
+	case jmespath.Sub, jmespath.Pipe:
+		if name := pathName(n.Args[1]); name != "" {
+			return name
+		}
+		return pathName(n.Args[0])
+	case jmespath.Flatten, jmespath.Project, jmespath.Filter, jmespath.Or:
+		if n.Op == jmespath.Project {
+			if name := pathName(n.Args[1]); name != "" {
+				return name
+			}
+		}
+		return pathName(n.Args[0])
+	default:
+		return ""
+	}
+}
