@@ -125,6 +125,7 @@ var mayImport = []struct {
 	{"internal/convert/gatekeeper", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	// How Kyverno's expressions are written is known to those who convert and to those who interpret them.
 	{"internal/convert/kyverno/jmespath", nil},
+	{"internal/convert/kyverno/expression", []string{"internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax", "internal/kind"}},
 	// What Kyverno's engine answers, as it was recorded.
 	{"internal/convert/kyverno/corpus", []string{"internal/kind"}},
 	{"internal/convert/kyverno/syntax", nil},

@@ -9,7 +9,7 @@ import (
 
 // call writes a call of a function.
 func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
-	write := functions[n.Text]
+	write := functions()[n.Text]
 	if write.args == 0 {
 		return Value{}, refuse(writeIt, "CEL has nothing like %s()", n.Text)
 	}
@@ -30,10 +30,10 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 		}
 	}
 	v, err := write.write(t, args)
-	if err != nil {
-		return v, err
+	for _, arg := range args {
+		*t.fails = *t.fails || arg.option != "" && n.Text != "to_string" && n.Text != "not_null"
 	}
-	return v, nil
+	return v, err
 }
 
 // A function writes a call of it with its arguments; args is their number, negative if there may be any.
@@ -42,10 +42,8 @@ type function struct {
 	write func(t *translation, args []Value) (Value, error)
 }
 
-var functions map[string]function
-
-func init() {
-	functions = map[string]function{
+func functions() map[string]function {
+	return map[string]function{
 		"length":      {1, length},
 		"contains":    {2, contains},
 		"keys":        {1, keys},

@@ -46,43 +46,50 @@ func orElse(a, b Value) (Value, error) {
 			return a, nil
 		}
 		return alternative(a, b), nil
-	case Text, List, Map, Bool, Either:
-		zero := map[Kind]string{Text: "''", List: "[]", Map: "{}", Bool: "false", Either: "''"}[a.Type.Kind]
-		if a.option != "" && b.option == "" && a.Type.Kind == Bool && b.Type.Kind == Bool {
-			return fresh(a.Or("false")+" || "+b.in(conjunction), disjunction, b.Type), nil
+	case Bool:
+		if b.option == "" && b.Type.Kind == Bool {
+			return fresh(a.orWith("false").in(disjunction)+" || "+b.in(conjunction), disjunction, b.Type), nil
 		}
-		test := a.paren(zero) + " != " + zero
-		if a.Type.Kind == List {
-			test = "size(" + a.list() + ") > 0"
+	case Text, List, Map, Either, Any:
+	}
+	if a.option == "" {
+		test, err := a.truthy()
+		if err != nil {
+			return test, err
 		}
-		return chosen(test, a, b), nil
-	case Any:
+		return chosen(test.in(disjunction), a, b), nil
 	}
-	test, err := a.truthy()
-	if err != nil {
-		return test, err
+	whole := a
+	whole.option, whole.absent, whole.guard = a.whole(), null, ""
+	if a.empty != "" {
+		whole.option = "optional.ofNonZeroValue(" + a.list() + ")"
 	}
-	return chosen(test.in(disjunction), a, b), nil
+	return alternative(whole, b), nil
 }
+
+// orWith is Or, as a value.
+func (v Value) orWith(constant string) Value { return fresh(v.Or(constant), v.optionBinds(), v.Type) }
 
 // alternative is b in place of an absent value.
 func alternative(a, b Value) Value {
-	if b.option != "" {
-		v := Value{Type: a.Type, binds: postfix, Text: a.option + ".or(" + b.option + ").value()", absent: null}
-		v.option = a.option + ".or(" + b.option + ")"
-		return v
-	}
 	t := a.Type
 	if !b.Type.same(t) {
 		t = Type{}
 		if number(a.Type) && number(b.Type) {
 			t = Type{Kind: Number}
 		}
-		if b.Type.Kind != Any && a.option != "" && b.IsConstant {
-			return fresh(a.option+".orValue("+b.Text+")", postfix, t)
-		}
 	}
-	return fresh(a.Or(b.Text), postfix, t)
+	t.Plain = a.Type.Plain && b.Type.Plain
+	if b.option != "" {
+		v := Value{Type: t, binds: postfix, option: a.option + ".or(" + b.option + ")", absent: null}
+		v.Text = v.option + ".value()"
+		return v
+	}
+	v := fresh(a.Or(b.Text), postfix, t)
+	if b.CanBeNull() {
+		v.absent, v.option, v.Text = null, a.option, a.Text
+	}
+	return v
 }
 
 func number(t Type) bool { return t.Kind == Integer || t.Kind == Number }
@@ -104,8 +111,7 @@ func chosen(test string, a, b Value) Value {
 	v := fresh(test+" ? "+a.in(disjunction)+" : "+right, ternary, t)
 	if b.option != "" {
 		v.absent = null
-		v.option = test + " ? " + a.Optional() + " : " + b.option
-		v.option = "(" + v.option + ")"
+		v.option = "(" + test + " ? " + a.Optional() + " : " + b.option + ")"
 	}
 	return v
 }
@@ -152,7 +158,7 @@ func (t *translation) both(n *jmespath.Node, on Value) (Value, error) {
 	if a.Type.Kind != Bool {
 		return a, refuse(writeIt, "&& of a value that is no condition is not imported")
 	}
-	a = fresh(a.Or("false"), a.binds, a.Type)
+	a = a.orWith("false")
 	if b.Type.Kind != Bool {
 		return chosenIf(a, b), nil
 	}
@@ -167,9 +173,9 @@ func (t *translation) both(n *jmespath.Node, on Value) (Value, error) {
 func chosenIf(a, b Value) Value {
 	v := fresh(a.in(disjunction)+" ? "+b.in(disjunction)+" : dyn(false)", ternary, Type{})
 	if b.option != "" {
-		v.option, v.absent, v.exact = "("+a.in(disjunction)+" ? "+b.option+" : optional.of(dyn(false)))", b.absent, ""
-		if b.absent == mixed && b.exact != "" {
-			v.exact = a.in(disjunction) + " ? " + b.exact + " : dyn(false)"
+		v.option, v.absent = "("+a.in(disjunction)+" ? "+b.option+" : optional.of(dyn(false)))", b.absent
+		if notNull := b.NotNull(); notNull != "" {
+			v.guard = "(" + a.in(disjunction) + " ? " + notNull + " : true)"
 		}
 	}
 	return v

@@ -7,7 +7,12 @@ import (
 )
 
 // A translation writes one expression. Its scope also has the names of elements that are taken.
-type translation struct{ *Scope }
+type translation struct {
+	*Scope
+
+	// fails says that a call in it may fail.
+	fails *bool
+}
 
 // node writes a node that is evaluated on a value.
 func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
@@ -87,7 +92,7 @@ func (t *translation) sub(n *jmespath.Node, on Value) (Value, error) {
 	if n.Op == jmespath.Pipe {
 		switch left.absent {
 		case missing, mixed:
-			left.absent = null
+			left.absent, left.guard = null, ""
 		case never, null:
 		}
 	}
@@ -108,10 +113,13 @@ func (t *translation) index(index int, on Value) (Value, error) {
 	element := Value{Type: on.Type.Item(), binds: postfix, Text: on.in(postfix) + "[" + at + "]", absent: null}
 	element.option = on.in(postfix) + "[?" + at + "]"
 	if on.option != "" {
-		element.option = on.option + "[?" + at + "]"
-		if on.absent != null {
-			element.absent, element.exact = mixed, on.in(postfix)+"[?"+at+"].orValue(null)"
+		if on.absent != null || on.guard != "" {
+			element.absent, element.guard = mixed, element.option+".hasValue()"
+			if on.guard != "" {
+				element.guard = on.guard + " && " + element.guard
+			}
 		}
+		element.option = on.option + "[?" + at + "]"
 	}
 	return element, nil
 }
@@ -119,19 +127,22 @@ func (t *translation) index(index int, on Value) (Value, error) {
 // each returns the name of the elements of a list, and a translation in which it is taken.
 func (t *translation) each(n *jmespath.Node) (string, *translation) {
 	name := t.ElementName(pathName(n))
-	return name, &translation{Scope: t.Taking(name)}
+	return name, &translation{Scope: t.Taking(name), fails: t.fails}
 }
 
 // then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.
 func (v Value) then(steps string, item Type) Value {
 	if steps == "" {
-		v.absent = nullIf(v.option != "")
+		v.absent, v.guard = nullIf(v.option != ""), ""
 		return v
 	}
 	result := Value{Type: ListOf(item), binds: postfix, Text: v.in(postfix) + steps}
 	if v.option != "" {
-		result.absent = null
-		result.option = v.option + ".optMap(l, l" + steps + ")"
+		result.absent, result.before, result.steps = null, v.option, steps
+		if v.before != "" {
+			result.before, result.steps = v.before, v.steps+steps
+		}
+		result.option = result.before + ".optMap(l, l" + result.steps + ")"
 		result.empty = parenthesized(v.list(), v.emptyBinds(), postfix) + steps
 	}
 	return result

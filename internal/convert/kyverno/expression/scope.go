@@ -36,11 +36,11 @@ type Scope struct {
 func NewScope(of Type) *Scope {
 	s := &Scope{roots: map[string]Value{}, taken: map[string]bool{}, notes: map[string]bool{}, hidden: map[string]error{}}
 	s.roots["request.object"] = fresh("object", postfix, of)
-	s.roots["request.oldObject"] = Value{Text: "oldObject", binds: postfix, Type: of, option: "optional.ofNonZeroValue(oldObject)", absent: missing}
+	s.roots["request.oldObject"] = Value{Text: "oldObject", binds: postfix, Type: of, option: "oldObject", absent: null, guard: "oldObject != null"}
 	text, name := Type{Kind: Text}, Type{Kind: Text, Plain: true}
 	always := func(field string, t Type) { s.roots["request."+field] = fresh("request."+field, postfix, t) }
 	maybe := func(field string, t Type) {
-		s.roots["request."+field] = Value{Text: "request." + field, binds: postfix, Type: t, option: "request.?" + field, absent: missing}
+		s.roots["request."+field] = Value{Text: "request." + field, binds: postfix, Type: t, option: "request." + optionalLast(field), absent: missing}
 	}
 	kind := mapOf(map[string]Type{"group": name, "version": name, "kind": name})
 	resource := mapOf(map[string]Type{"group": name, "version": name, "resource": name})
@@ -54,10 +54,10 @@ func NewScope(of Type) *Scope {
 	maybe("requestResource", resource)
 	maybe("dryRun", Type{Kind: Bool})
 	maybe("options", Type{Kind: Map})
-	user := Type{Kind: Map}
-	s.roots["request.userInfo"] = fresh("request.userInfo", postfix, user)
-	s.roots["request.userInfo.username"] = fresh("request.userInfo.username", postfix, text)
-	s.roots["request.userInfo.groups"] = Value{Text: "request.userInfo.groups", binds: postfix, Type: ListOf(text), option: "request.userInfo.?groups", absent: missing}
+	always("userInfo.username", text)
+	maybe("userInfo.uid", text)
+	maybe("userInfo.groups", ListOf(text))
+	maybe("userInfo.extra", Type{Kind: Map})
 	const account = "request.userInfo.username.startsWith('system:serviceaccount:') ? request.userInfo.username.split(':')[%d] : ''"
 	s.roots["serviceAccountNamespace"] = fresh(fmt.Sprintf(account, 2), ternary, name)
 	s.roots["serviceAccountName"] = fresh(fmt.Sprintf(account, 3), ternary, name)
@@ -105,8 +105,8 @@ func (s *Scope) note(text string) { s.notes[text] = true }
 // Named is a value that has a name in CEL, such as a variable or an element of a list. It is never absent.
 func Named(text string, t Type) Value { return fresh(text, postfix, t) }
 
-// CanFail returns a value that may fail, or be missing in Kyverno.
-func (v Value) CanFail(optional string) Value {
+// Failing returns a value that may be missing, with what is none if it is.
+func (v Value) Failing(optional string) Value {
 	v.option, v.absent = optional, missing
 	return v
 }
@@ -149,6 +149,9 @@ func (s *Scope) known(path string) (Value, error) {
 		return Value{}, why
 	}
 	if v, ok := s.roots[path]; ok {
+		if strings.HasPrefix(path, "serviceAccount") {
+			s.note("users that are no service accounts have no " + path)
+		}
 		return v, nil
 	}
 	prefix := path + "."
@@ -157,18 +160,13 @@ func (s *Scope) known(path string) (Value, error) {
 			return Value{root: s, Text: path}, nil
 		}
 	}
-	if parent, field, _ := cutLast(path); parent == "request.userInfo" {
-		return s.roots[parent].field(field), nil
-	}
 	return Value{}, refuse("check the name", "there is no %s", path)
 }
 
-func cutLast(path string) (before, after string, ok bool) {
-	i := strings.LastIndexByte(path, '.')
-	if i < 0 {
-		return "", path, false
-	}
-	return path[:i], path[i+1:], true
+// optionalLast makes the last field of a path optional.
+func optionalLast(path string) string {
+	i := strings.LastIndexByte(path, '.') + 1
+	return path[:i] + "?" + path[i:]
 }
 
 // Expression writes a JMESPath expression.
@@ -177,14 +175,14 @@ func (s *Scope) Expression(text string) (Value, error) {
 	if err != nil {
 		return Value{}, refuse("correct the expression", "{{ %s }}: %v", text, err)
 	}
-	v, err := (&translation{Scope: s}).node(n, s.top())
+	fails := false
+	v, err := (&translation{Scope: s, fails: &fails}).node(n, s.top())
+	v.fails = v.fails || fails
 	switch {
 	case err != nil:
 		return Value{}, err
 	case v.root != nil:
 		return Value{}, refuse("name a field of it", "{{ %s }} is more than a policy can read", text)
-	case v.absent == mixed && v.exact == "":
-		return Value{}, refuse(writeIt, "{{ %s }} is null for some objects and an error for others", text)
 	}
 	return v, nil
 }

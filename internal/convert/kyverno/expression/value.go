@@ -1,6 +1,8 @@
 package expression
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,10 +25,14 @@ type Value struct {
 	empty string
 	// absent says what Kyverno has if there is no value.
 	absent absence
-	// exact fails only where Kyverno has an error, if Text fails elsewhere, too.
-	exact string
+	// guard is a condition that it is not null, where it may be null or an error.
+	guard string
+	// before and steps make the option: what is applied to the list that is there, before all steps.
+	before, steps string
 	// keysOf is the map whose keys it is.
 	keysOf *Value
+	// fails says that it fails in other cases, too.
+	fails bool
 	// joined is one list of the lists in it, and with an empty list if there is no value.
 	joined [2]string
 	// or are the operands of ||, of which the second is a constant that counts as false or not.
@@ -101,13 +107,30 @@ func (v Value) Or(constant string) string {
 // Exact returns an expression that fails where Kyverno has an error, and is null where it has null.
 func (v Value) Exact() string {
 	switch v.absent {
-	case null:
-		return v.Or("null")
-	case mixed:
-		return v.exact
+	case null, mixed:
+		switch {
+		case v.guard == "" && strings.Contains(v.option, "("):
+			return v.option + ".optMap(v, dyn(v)).orValue(null)"
+		case v.guard == "":
+			return v.Or("null")
+		}
+		return v.guard + " ? " + v.in(disjunction) + " : null"
 	case never, missing:
 	}
 	return v.Text
+}
+
+// NotNull returns a condition in CEL that Kyverno does not have null; it is empty if it never does.
+func (v Value) NotNull() string {
+	switch {
+	case v.IsConstant && v.Constant == nil:
+		return "false"
+	case v.absent != null && v.absent != mixed:
+		return ""
+	case v.guard == "":
+		return v.option + ".hasValue()"
+	}
+	return v.guard
 }
 
 // list returns an expression that is an empty list if there is no value.
@@ -173,19 +196,9 @@ func (v Value) field(name string) Value {
 		selected.option, selected.absent = base+optional(name), missing
 		return selected
 	}
-	selected.option, selected.absent = v.option+optional(name), v.absent
-	if required {
-		selected.option = v.option + optional(name)
-	}
-	switch {
-	case v.absent == missing:
-	case v.absent == null && required:
-	default:
-		selected.absent = mixed
-		selected.exact = v.option + ".optMap(v, v" + selection(name) + ").orValue(null)"
-		if v.absent == mixed {
-			selected.exact = ""
-		}
+	selected.option, selected.absent, selected.guard = v.option+optional(name), v.absent, v.guard
+	if v.absent == null && !required {
+		selected.absent, selected.guard = mixed, v.NotNull()
 	}
 	return selected
 }
@@ -257,7 +270,12 @@ func literal(of any) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	case map[string]any:
-		return literalMap(v)
+		values := slices.Collect(maps.Values(v))
+		entries := make([]string, 0, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			entries = append(entries, quote(key)+": "+wrapped(v[key], !sameKinds(values)))
+		}
+		return "{" + strings.Join(entries, ", ") + "}"
 	}
 	return "null"
 }
@@ -307,12 +325,19 @@ func (v Value) truthy() (Value, error) {
 		return test(v.paren("''")+" != ''", relation)
 	case Any:
 	}
-	text := v.paren("null")
-	parts := []string{"null", "''", "false", "[]", "{}"}
-	for i, part := range parts {
-		parts[i] = text + " != " + part
+	return test(v.whole()+".hasValue()", postfix)
+}
+
+// whole returns an optional value, which is none if the value counts as false.
+func (v Value) whole() string {
+	switch v.Type.Kind {
+	case Text, List, Map, Bool:
+		return v.Optional() + ".optFlatMap(v, optional.ofNonZeroValue(v))"
+	case Integer, Number:
+		return v.Optional()
+	case Any, Either:
 	}
-	return test(strings.Join(parts, " && "), conjunction)
+	return v.Optional() + ".optFlatMap(v, v == 0 ? optional.of(v) : optional.ofNonZeroValue(v))"
 }
 
 // paren is Or, as an operand of a comparison.
@@ -361,3 +386,6 @@ func pathName(n *jmespath.Node) string {
 		return ""
 	}
 }
+
+// CanFail reports whether Exact fails for some objects.
+func (v Value) CanFail() bool { return v.fails || v.absent == missing || v.absent == mixed }

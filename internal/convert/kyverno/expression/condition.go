@@ -1,0 +1,222 @@
+package expression
+
+import (
+	"strings"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
+)
+
+// Conditions writes conditions: one of those of any, and all of those of all. Where one that may fail comes before
+// another one, the second is not asked if the first fails, as in Kyverno.
+func (s *Scope) Conditions(c *syntax.Conditions) (Value, error) {
+	var parts []Value
+	if c.Any != nil {
+		v, err := s.sequence(c.Any, " || ", disjunction, "true", "false")
+		if err != nil {
+			return v, err
+		}
+		parts = append(parts, v)
+	}
+	if len(c.All) > 0 {
+		v, err := s.sequence(c.All, " && ", conjunction, "false", "true")
+		if err != nil {
+			return v, err
+		}
+		parts = append(parts, v)
+	}
+	if len(parts) == 0 {
+		return truth("true", postfix), nil
+	}
+	return joined(parts, " && ", conjunction, "false", "true"), nil
+}
+
+func (s *Scope) sequence(all []syntax.Condition, operator string, binds power, decided, none string) (Value, error) {
+	parts := make([]Value, len(all))
+	for i := range all {
+		var err error
+		if parts[i], err = s.Condition(&all[i]); err != nil {
+			return Value{}, err
+		}
+	}
+	return joined(parts, operator, binds, decided, none), nil
+}
+
+// joined joins conditions, in order: CEL's operators hold, or do not, whatever else fails.
+func joined(parts []Value, operator string, binds power, decided, none string) Value {
+	if len(parts) == 0 {
+		return truth(none, postfix)
+	}
+	v := parts[len(parts)-1]
+	for i := len(parts) - 2; i >= 0; i-- {
+		left, failing := parts[i], v.fails
+		switch {
+		case left.fails && decided == "true":
+			v = truth(left.in(disjunction)+" ? true : "+v.in(disjunction), ternary)
+		case left.fails:
+			v = truth(left.in(disjunction)+" ? "+v.in(disjunction)+" : false", ternary)
+		default:
+			v = truth(left.in(binds)+operator+v.in(binds), binds)
+		}
+		v.fails = failing || left.fails
+	}
+	return v
+}
+
+func truth(text string, binds power) Value { return fresh(text, binds, Type{Kind: Bool}) }
+
+func known(b bool) Value { return Constant(b) }
+
+func (v Value) inverse() Value {
+	if b, ok := v.Constant.(bool); ok && v.IsConstant {
+		return known(!b)
+	}
+	if inner, ok := strings.CutPrefix(v.Text, "!"); ok && v.binds == unary {
+		return truth(inner, postfix)
+	}
+	if v.binds == relation && !strings.ContainsAny(v.Text, "()'") {
+		for operator, opposite := range map[string]string{" == ": " != ", " != ": " == "} {
+			if strings.Count(v.Text, operator) == 1 {
+				return truth(strings.Replace(v.Text, operator, opposite, 1), relation)
+			}
+		}
+	}
+	return truth("!"+v.in(unary), unary)
+}
+
+// Condition writes one condition.
+func (s *Scope) Condition(c *syntax.Condition) (Value, error) {
+	key, err := s.JSON(c.Key.Of)
+	if err != nil {
+		return key, err
+	}
+	value, err := s.JSON(c.Value.Of)
+	if err != nil {
+		return value, err
+	}
+	fails := key.CanFail() || value.CanFail()
+	o := &operation{Scope: s, operator: strings.ToLower(c.Operator)}
+	v, err := o.write(key, value)
+	if err != nil {
+		return v, err
+	}
+	v.fails = fails
+	return v, nil
+}
+
+// An operation is a comparison of a condition.
+type operation struct {
+	*Scope
+
+	operator string
+}
+
+// write writes the comparison of a key with a value. A key that is null never holds.
+func (o *operation) write(key, value Value) (Value, error) {
+	if key.IsConstant && key.Constant == nil {
+		return known(false), nil
+	}
+	key = o.shortened(key, value)
+	apply, err := o.comparison()
+	if err != nil {
+		return Value{}, err
+	}
+	if key.Type.Kind == List && key.absent == null && (o.operator == "anyin" || o.operator == "anynotin") {
+		// An empty list does not hold either.
+		key = fresh(key.list(), key.emptyBinds(), key.Type)
+	}
+	inner := func(k Value) (Value, error) {
+		guard := value.NotNull()
+		v := value
+		v.absent, v.guard = never, ""
+		result, err := apply(k, v)
+		switch {
+		case err != nil || guard == "":
+			return result, err
+		case o.operator == "notequals" || o.operator == "notequal":
+			return result, refuse(writeIt, "NotEquals with a value that may be null is not imported")
+		}
+		return truth(guard+" && "+result.in(relation), conjunction), nil
+	}
+	guard := key.NotNull()
+	switch {
+	case guard == "":
+		return bound(key, inner)
+	case key.guard == "" && key.absent == null:
+		// A name for what is there.
+		name, of, steps := "v", key.option, ""
+		if key.before != "" {
+			name, of, steps = "l", key.before, key.steps
+		}
+		result, err := inner(fresh(name+steps, postfix, key.Type))
+		if err != nil || result.IsConstant && result.Constant == false {
+			return result, err
+		}
+		return truth(of+".optMap("+name+", "+result.Text+").orValue(false)", postfix), nil
+	}
+	present := key
+	present.absent, present.guard = never, ""
+	result, err := bound(present, inner)
+	if err != nil {
+		return result, err
+	}
+	return truth(guard+" && "+result.in(relation), conjunction), nil
+}
+
+// marker is the name of a key while its uses are counted.
+const marker = "\x00"
+
+// bound writes a condition on a key, which gets a name if it is long and read more than once.
+func bound(key Value, write func(Value) (Value, error)) (Value, error) {
+	named := key
+	named.Text, named.binds, named.IsConstant = marker, postfix, false
+	v, err := write(named)
+	if err != nil || key.IsConstant || strings.Count(v.Text, marker) < 2 || !strings.ContainsAny(key.Text, "(") {
+		return write(key)
+	}
+	return truth("["+key.Text+"].exists(v, "+strings.ReplaceAll(v.Text, marker, "v")+")", postfix), nil
+}
+
+// shortened returns a key without what makes no difference to the comparison: of x || ” only whether x is absent
+// counts, if what is compared is neither empty nor false.
+func (o *operation) shortened(key, value Value) Value {
+	if key.or == nil || key.Type.Kind != Any && key.Type.Kind != Either && key.Type.Kind != Text {
+		return key
+	}
+	a, b := key.or[0], key.or[1]
+	if a.option == "" || !b.IsConstant || b.Constant == nil || !value.IsConstant {
+		return key
+	}
+	of, isText := value.Constant.(string)
+	other, alsoText := b.Constant.(string)
+	plain := isText && alsoText && of != "" && !strings.ContainsAny(of, "*?") && of != other
+	if plain && (o.operator == "equals" || o.operator == "equal" || o.operator == "notequals" || o.operator == "notequal") {
+		return fresh(a.Or(b.Text), postfix, key.Type)
+	}
+	return key
+}
+
+// comparison returns how to write the operator for a key and a value that are there.
+func (o *operation) comparison() (func(k, v Value) (Value, error), error) {
+	switch o.operator {
+	case "equals", "equal":
+		return o.equal, nil
+	case "notequals", "notequal":
+		return func(k, v Value) (Value, error) {
+			result, err := o.equal(k, v)
+			return result.inverse(), err
+		}, nil
+	case "anyin", "allin", "anynotin", "allnotin":
+		return o.membership, nil
+	case "in", "notin":
+		return o.subset, nil
+	case "greaterthan", "durationgreaterthan":
+		return o.order(">"), nil
+	case "greaterthanorequals", "durationgreaterthanorequals":
+		return o.order(">="), nil
+	case "lessthan", "durationlessthan":
+		return o.order("<"), nil
+	case "lessthanorequals", "durationlessthanorequals":
+		return o.order("<="), nil
+	}
+	return nil, refuse("correct the operator", "there is no operator %s", o.operator)
+}
