@@ -52,7 +52,7 @@ func functions() map[string]function {
 		"to_string":   {1, toString},
 		"to_number":   {1, toNumber},
 		"regex_match": {2, regexMatch},
-		"replace_all": {3, method("replace", 0, Text, 1, 2)},
+		"replace_all": {3, method("replace", Text, 1, 2)},
 		"label_match": {2, labelMatch},
 		"split":       {2, split},
 		"join":        {2, join},
@@ -62,8 +62,8 @@ func functions() map[string]function {
 		"sort":        {1, sorted},
 		"to_upper":    {1, letters("upperAscii")},
 		"to_lower":    {1, letters("lowerAscii")},
-		"starts_with": {2, method("startsWith", 0, Bool, 1)},
-		"ends_with":   {2, method("endsWith", 0, Bool, 1)},
+		"starts_with": {2, method("startsWith", Bool, 1)},
+		"ends_with":   {2, method("endsWith", Bool, 1)},
 		"to_array":    {1, toArray},
 		"not_null":    {-1, notNull},
 		"divide":      {2, arithmetic("/")},
@@ -75,20 +75,19 @@ func functions() map[string]function {
 
 func isText(v Value) bool { return v.Type.Kind == Text || v.Type.Kind == Any && !v.IsConstant }
 
-// method writes a call of a method of texts on the argument of a number, with others.
-func method(name string, receiver int, result Kind, others ...int) func(*translation, []Value) (Value, error) {
+// method writes a call of a method of the first text, with others.
+func method(name string, result Kind, others ...int) func(*translation, []Value) (Value, error) {
 	return func(_ *translation, args []Value) (Value, error) {
 		var texts []string
-		for _, i := range others {
+		for _, i := range append([]int{0}, others...) {
 			if !isText(args[i]) {
 				return args[i], refuse("check the arguments", "%s of something that is no text", name)
 			}
-			texts = append(texts, args[i].Text)
+			if i > 0 {
+				texts = append(texts, args[i].Text)
+			}
 		}
-		if !isText(args[receiver]) {
-			return args[receiver], refuse("check the arguments", "%s of something that is no text", name)
-		}
-		return fresh(args[receiver].in(postfix)+"."+name+"("+strings.Join(texts, ", ")+")", postfix, Type{Kind: result}), nil
+		return fresh(args[0].in(postfix)+"."+name+"("+strings.Join(texts, ", ")+")", postfix, Type{Kind: result}), nil
 	}
 }
 
@@ -212,7 +211,7 @@ func labelMatch(_ *translation, args []Value) (Value, error) {
 }
 
 func split(t *translation, args []Value) (Value, error) {
-	v, err := method("split", 0, List, 1)(t, args)
+	v, err := method("split", List, 1)(t, args)
 	v.Type = ListOf(Type{Kind: Text, Plain: args[0].Type.Plain})
 	return v, err
 }
@@ -247,7 +246,7 @@ func sorted(_ *translation, args []Value) (Value, error) {
 
 func letters(name string) func(*translation, []Value) (Value, error) {
 	return func(t *translation, args []Value) (Value, error) {
-		v, err := method(name, 0, Text)(t, args)
+		v, err := method(name, Text)(t, args)
 		v.Type.Plain = args[0].Type.Plain
 		if !args[0].Type.Plain {
 			t.note(name + "() changes the letters a to z alone")

@@ -100,7 +100,7 @@ func (o *operation) each(k, v Value) (Value, error) {
 	case []any:
 		in, err = o.oneOf(element, texts(c))
 	case string:
-		in, err = o.elementInText(element, c, not)
+		in, err = o.elementInText(element, c)
 	default:
 		switch {
 		case !v.IsConstant:
@@ -127,7 +127,7 @@ func (o *operation) each(k, v Value) (Value, error) {
 	return truth(k.in(postfix)+macro+name+", "+in.Text+")", postfix), nil
 }
 
-func (o *operation) elementInText(element Value, c string, not bool) (Value, error) {
+func (o *operation) elementInText(element Value, c string) (Value, error) {
 	if low, high, ok := between(c); ok {
 		if element.Type.Kind != Integer {
 			return element, refuse(writeIt, "a range such as %s of values that may not be numbers is not imported", c)
@@ -140,7 +140,6 @@ func (o *operation) elementInText(element Value, c string, not bool) (Value, err
 		return element, refuse("write the value as a list", "a list of values compared with the text %s is not imported", c)
 	case list == nil:
 		list = []string{c}
-	case not && len(list) == 0:
 	}
 	return o.oneOf(element, list)
 }
@@ -187,54 +186,73 @@ func (o *operation) within(k Value, list []string, wildcards bool) (Value, error
 	if slices.Contains(list, "*") {
 		return known(true), nil
 	}
-	var parts []Value
-	var plain, numbers, bools []any
-	for _, text := range list {
-		switch f, err := strconv.ParseFloat(text, 64); {
-		case err == nil && fmt.Sprint(f) == text:
-			numbers = append(numbers, f)
-		case text == "true" || text == "false":
-			bools = append(bools, text == "true")
-		}
-		if !strings.ContainsAny(text, "*?") {
-			plain = append(plain, text)
-		}
-	}
+	of := sortedOut(list)
 	kind := k.Type.Kind
+	var parts []Value
 	if kind == Integer || kind == Number || kind == Either || kind == Any {
-		parts = appendIn(parts, k, numbers)
+		parts = appendIn(parts, k, of.numbers)
 	}
 	if kind == Bool || kind == Any {
-		parts = appendIn(parts, k, bools)
+		parts = appendIn(parts, k, of.bools)
 	}
 	if kind == Text || kind == Either || kind == Any {
 		if wildcards && !k.Type.Plain && len(list) > 0 {
-			plain = append(plain, "*")
+			of.plain = append(of.plain, "*")
 			o.note("a value * in an object fits everything, as in Kyverno; other wildcards in objects do not")
 		}
-		parts = appendIn(parts, k, plain)
+		parts = appendIn(parts, k, of.plain)
 	}
-	for _, text := range list {
-		if !strings.ContainsAny(text, "*?") {
-			continue
+	for _, pattern := range of.patterns {
+		fits, err := fitting(k, pattern)
+		if err != nil {
+			return k, err
 		}
-		switch kind {
-		case Text:
-			parts = append(parts, Wildcard(k, text))
-		case Bool:
-		case Either, Any:
-			parts = append(parts, truth("type("+k.Text+") == string && "+Wildcard(k, text).in(relation), conjunction))
-			if strings.ContainsAny(text, "0123456789") || strings.Trim(text, "?*") == "" {
-				return k, refuse(writeIt, "a value that may be a number compared with the pattern %s is not imported", text)
-			}
-		default:
-			return k, refuse(writeIt, "a number compared with the pattern %s is not imported", text)
-		}
+		parts = append(parts, fits)
 	}
 	if len(parts) == 0 {
 		return known(false), nil
 	}
 	return joined(parts, " || ", disjunction, "true", "false"), nil
+}
+
+// fitting writes whether a value fits a pattern with wildcards.
+func fitting(k Value, pattern string) (Value, error) {
+	switch k.Type.Kind {
+	case Text:
+		return Wildcard(k, pattern), nil
+	case Bool:
+		return known(false), nil
+	case Either, Any:
+		if !strings.ContainsAny(pattern, "0123456789") && strings.Trim(pattern, "?*") != "" {
+			return truth("type("+k.Text+") == string && "+Wildcard(k, pattern).in(relation), conjunction), nil
+		}
+	default:
+	}
+	return k, refuse(writeIt, "a value that may be a number compared with the pattern %s is not imported", pattern)
+}
+
+// A sorting is what texts may be equal to.
+type sorting struct {
+	plain, numbers, bools []any
+	patterns              []string
+}
+
+func sortedOut(list []string) sorting {
+	var s sorting
+	for _, text := range list {
+		switch f, err := strconv.ParseFloat(text, 64); {
+		case err == nil && fmt.Sprint(f) == text:
+			s.numbers = append(s.numbers, f)
+		case text == "true" || text == "false":
+			s.bools = append(s.bools, text == "true")
+		}
+		if strings.ContainsAny(text, "*?") {
+			s.patterns = append(s.patterns, text)
+			continue
+		}
+		s.plain = append(s.plain, text)
+	}
+	return s
 }
 
 func appendIn(parts []Value, k Value, list []any) []Value {
@@ -278,19 +296,7 @@ func (o *operation) subset(k, v Value) (Value, error) {
 	not := o.operator == "notin"
 	list, isList := v.Constant.([]any)
 	if k.Type.Kind != List {
-		if text, ok := v.Constant.(string); ok && v.IsConstant {
-			if found, valid := listIn(text); !valid || found == nil {
-				// Not a list in JSON: nothing is not in it.
-				if not {
-					return known(false), nil
-				}
-				return o.equalOnly(k, text)
-			}
-		}
-		if k.Type.Kind == Any {
-			return k, refuse("write AnyIn or AllIn", "In and NotIn of a value that may be a list are not imported")
-		}
-		return o.scalar(k, v)
+		return o.one(k, v, not)
 	}
 	if v.IsConstant && !isList || k.Type.Item().Kind != Text {
 		return k, refuse("write AllIn or AnyNotIn", "In and NotIn of a list are imported for lists of texts alone")
@@ -308,4 +314,20 @@ func (o *operation) subset(k, v Value) (Value, error) {
 		return truth(k.in(postfix)+".exists("+name+", !("+name+" in "+v.in(sum)+"))", postfix), nil
 	}
 	return truth(k.in(postfix)+".all("+name+", "+name+" in "+v.in(sum)+")", postfix), nil
+}
+
+// one writes In and NotIn of a value that is no list.
+func (o *operation) one(k, v Value, not bool) (Value, error) {
+	text, isText := v.Constant.(string)
+	found, valid := listIn(text)
+	switch {
+	case isText && (!valid || found == nil) && not:
+		// Not a list in JSON: nothing is not in it.
+		return known(false), nil
+	case isText && (!valid || found == nil):
+		return o.equalOnly(k, text)
+	case k.Type.Kind == Any:
+		return k, refuse("write AnyIn or AllIn", "In and NotIn of a value that may be a list are not imported")
+	}
+	return o.scalar(k, v)
 }

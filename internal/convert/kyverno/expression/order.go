@@ -67,14 +67,15 @@ func doubled(n float64) string {
 
 // orderOfText compares a key with a text: as durations, quantities, numbers or versions, whichever it is first.
 func orderOfText(k Value, c string, compared func(string, string) string, onlyDuration bool) (Value, error) {
-	number, numberErr := strconv.ParseFloat(c, 64)
+	number, wrong := strconv.ParseFloat(c, 64)
+	isNumber := wrong == nil
 	switch k.Type.Kind {
 	case Integer, Number:
 		if isDuration(c) {
 			length, _ := time.ParseDuration(c)
 			return truth(compared(k.in(sum), literal(length.Seconds())), relation), nil
 		}
-		if numberErr != nil || onlyDuration {
+		if !isNumber || onlyDuration {
 			return known(false), nil
 		}
 		return truth(compared(k.in(sum), literal(number)), relation), nil
@@ -85,7 +86,7 @@ func orderOfText(k Value, c string, compared func(string, string) string, onlyDu
 		if err != nil {
 			return text, err
 		}
-		if numberErr != nil && !isDuration(c) {
+		if !isNumber && !isDuration(c) {
 			return truth("type("+k.Text+") == string && "+text.in(relation), conjunction), nil
 		}
 		n := k
