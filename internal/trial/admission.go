@@ -9,6 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -35,22 +36,58 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p compile.Typed
 		return nil
 	}
 	var problems []rule.Problem
+	about := explained{targets: targets, broad: broad, selects: !readsNamespace(p)}
 	for _, r := range p.Unbound() {
-		r.Name = "spec"
-		r.Match = rule.Match{Operations: operationsIn(p.Matches())}
-		for _, target := range targets {
-			apiVersion, name := target.Kind.ToAPIVersionAndKind()
-			r.Match.Selectors = append(r.Match.Selectors, rule.Selector{APIVersion: apiVersion, Kind: name})
-		}
-		for i := range r.Steps {
-			r.Steps[i].Program = traced{r.Steps[i].Program, t.types.Uses(p.Expressions())}
-		}
+		t.free(&r, p, targets)
 		if never := neverEqual(set, &r); len(never) > 0 {
 			return never
 		}
-		problems = append(problems, t.tryRule(ctx, set, &r, words, explained{targets: targets, broad: broad})...)
+		problems = append(problems, t.tryRule(ctx, set, &r, words, about)...)
+	}
+	if len(problems) == 0 {
+		problems = t.tryParamless(ctx, set, p, words, about)
 	}
 	return problems
+}
+
+// free has a rule try its expressions on the objects of targets, whatever else narrows its requests.
+func (t *Trial) free(r *rule.Rule, p compile.Typed, targets []typecheck.Target) {
+	r.Name = "spec"
+	r.Match = rule.Match{Operations: operationsIn(p.Matches())}
+	for _, target := range targets {
+		apiVersion, name := target.Kind.ToAPIVersionAndKind()
+		r.Match.Selectors = append(r.Match.Selectors, rule.Selector{APIVersion: apiVersion, Kind: name})
+	}
+	for i := range r.Steps {
+		r.Steps[i].Program = traced{r.Steps[i].Program, t.types.Uses(p.Expressions())}
+	}
+}
+
+// tryParamless tries a policy, which works with the params of its bindings, for a binding that has none.
+func (t *Trial) tryParamless(ctx context.Context, set *kind.Set, p compile.Typed, words words, about explained) []rule.Problem {
+	some, ok := p.(interface {
+		Paramless() (field string, rules []rule.Rule)
+	})
+	if !ok {
+		return nil
+	}
+	field, rules := some.Paramless()
+	for _, r := range rules {
+		t.free(&r, p, about.targets)
+		for _, problem := range t.tryRule(ctx, set, &r, words, about) {
+			if strings.Contains(problem.What, "would be refused, because the rule fails") {
+				problem.Severity, problem.Field = rule.Mistake, field
+				problem.What, problem.Do = "there are none: for the requests of this binding "+problem.What, "copy them from another binding"
+				return []rule.Problem{problem}
+			}
+		}
+	}
+	return nil
+}
+
+// readsNamespace reports whether expressions of a policy may read the namespace of a request.
+func readsNamespace(p compile.Typed) bool {
+	return slices.ContainsFunc(p.Expressions(), func(e admission.Expression) bool { return strings.Contains(e.Text, "namespaceObject") })
 }
 
 // neverEqual warns of constants that no object has: those of the types have been checked, but not

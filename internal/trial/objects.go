@@ -41,8 +41,13 @@ func minimal(of schema.GroupVersionKind) (map[string]any, bool) {
 type words struct {
 	fields map[string]bool
 	keys   map[string][]string
-	// selected are labels of a namespace that the namespaceSelector of the policy selects.
-	selected map[string]string
+	// selected are labels of a namespace that the namespaceSelector of the policy selects, and unselected
+	// those that it must not have.
+	selected   map[string]string
+	unselected []string
+	// chosen and unchosen are the same for the labels of objects, by the objectSelector.
+	chosen   map[string]string
+	unchosen []string
 }
 
 // keyWord finds labels.team, labels["team"], /metadata/labels/team and metadata.annotations.corp.example/owner.
@@ -57,10 +62,12 @@ func wordsOf(spec any) words {
 	var matches struct {
 		MatchConstraints struct {
 			NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
+			ObjectSelector    metav1.LabelSelector `json:"objectSelector"`
 		} `json:"matchConstraints"`
 	}
 	if json.Unmarshal(text, &matches) == nil {
-		w.selected = selectedBy(&matches.MatchConstraints.NamespaceSelector)
+		w.selected, w.unselected = selectedBy(&matches.MatchConstraints.NamespaceSelector)
+		w.chosen, w.unchosen = selectedBy(&matches.MatchConstraints.ObjectSelector)
 	}
 	for _, word := range fieldWord.FindAll(text, -1) {
 		w.fields[string(word)] = true
@@ -84,8 +91,9 @@ type maker struct {
 	like  *kind.Schema
 	words words
 	uses  []rule.Use
-	// namespace is that of the objects.
+	// namespace is that of the objects. If own is true, the policy is for no other.
 	namespace string
+	own       bool
 	// choices are the values that a field is given, by its path.
 	choices map[string][]any
 	edits   []path
@@ -98,7 +106,7 @@ type maker struct {
 const separator = "\x00"
 
 func newMaker(set *kind.Set, of schema.GroupVersionKind, words words, r *rule.Rule) *maker {
-	m := &maker{set: set, of: of, like: set.Schema(of), words: words, namespace: cmp.Or(r.Policy.Namespace, "x"), choices: map[string][]any{}}
+	m := &maker{set: set, of: of, like: set.Schema(of), words: words, namespace: cmp.Or(r.Policy.Namespace, "x"), own: r.Policy.Namespace != "", choices: map[string][]any{}}
 	m.uses, m.edits = usesOf(r), editsOf(r)
 	for i := range m.uses {
 		m.choose(&m.uses[i])
@@ -254,7 +262,7 @@ func (m *maker) identify(object map[string]any) map[string]any {
 	if _, named := metadata["name"].(string); !named {
 		metadata["name"] = "x"
 	}
-	if _, named := metadata["namespace"].(string); !named || m.set.ClusterScoped(m.of) {
+	if _, named := metadata["namespace"].(string); !named || m.own || m.set.ClusterScoped(m.of) {
 		metadata["namespace"] = m.namespace
 	}
 	if m.set.ClusterScoped(m.of) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,9 @@ type explained struct {
 	targets []typecheck.Target
 	// broad says that the policy is for more kinds than it is tried on.
 	broad bool
+	// selects says that the namespace only decides whether an admission policy is for a request: its
+	// expressions do not read it.
+	selects bool
 }
 
 // tryRule tries a rule on each kind that it selects by name.
@@ -319,6 +323,8 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 			failure = finding.Err
 		}
 		switch {
+		case finding.Outcome == usher.Skipped && asked:
+			t.unknown = true
 		case failure != nil && (finding.Outcome == usher.Failed || finding.Outcome == usher.Rejected):
 			if uncertain {
 				t.unknown = true
@@ -339,7 +345,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 			t.check(object, finding.Patch)
 		}
 	}
-	t.unknown = t.unknown || asked
+	t.unknown = t.unknown || asked && (!t.explained.selects || uncertain)
 	if len(decision.Warnings) > 0 {
 		t.acted++
 	}
@@ -348,13 +354,14 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 
 func (t *subject) request(operation usher.Operation, object map[string]any) *usher.Request {
 	r := &usher.Request{
-		Phase: t.rule.Phase, Operation: operation, Kind: t.of, Name: "x", User: usher.User{Name: "trial"},
+		Phase: t.rule.Phase, Operation: operation, Kind: t.of, Name: "x", User: usher.User{Name: "trial", Groups: []string{"system:authenticated"}},
 		Resource: t.resourceOf().Resource,
 	}
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		r.Namespace, _ = metadata["namespace"].(string)
 		r.Name, _ = metadata["name"].(string)
 	}
+	object = t.labelled(object)
 	if operation != usher.Delete {
 		r.Object = usher.TreeObject(object)
 	}
@@ -362,6 +369,29 @@ func (t *subject) request(operation usher.Operation, object map[string]any) *ush
 		r.OldObject = usher.TreeObject(object)
 	}
 	return r
+}
+
+// labelled returns an object with labels that the objectSelector of an admission policy selects.
+func (t *subject) labelled(object map[string]any) map[string]any {
+	if t.explained.targets == nil || len(t.words.chosen)+len(t.words.unchosen) == 0 {
+		return object
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	had, _ := metadata["labels"].(map[string]any)
+	object, metadata = maps.Clone(object), maps.Clone(metadata)
+	labels := map[string]any{}
+	maps.Copy(labels, had)
+	for key, value := range t.words.chosen {
+		labels[key] = value
+	}
+	for _, key := range t.words.unchosen {
+		delete(labels, key)
+	}
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["labels"], object["metadata"] = labels, metadata
+	return object
 }
 
 // longest limits the length of an error in a warning.

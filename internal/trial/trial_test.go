@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -120,6 +121,8 @@ func policy(t *testing.T, name string, spec []byte) (api.Policy, error) {
 		apiVersion, kind, metadata["namespace"] = "usher.dev/v1alpha1", "AuthorizationPolicy", "shop"
 	case "object":
 		apiVersion, kind, metadata["namespace"] = "usher.dev/v1alpha1", "ObjectPolicy", "shop"
+	case "cluster":
+		apiVersion, kind = "usher.dev/v1alpha1", "ClusterObjectPolicy"
 	case "mutation":
 		apiVersion, kind = "admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"
 	case "cel":
@@ -218,6 +221,17 @@ matchConstraints:
   namespaceSelector: {matchLabels: {env: prod}}
   resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
 validations: [{expression: "!object.spec.?hostNetwork.orValue(false)"}]`},
+		{"deletions of objects with a label", "object", `
+matchConstraints:
+  objectSelector: {matchLabels: {env: prod}, matchExpressions: [{key: spare, operator: DoesNotExist}]}
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}]
+excludeSubjects: [{groups: [sre]}]
+validations: [{expression: "false"}]`},
+		{"what fails may depend on the namespace", "object", `
+matchConstraints:
+  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+validations: [{expression: "namespaceObject.metadata.labels[object.metadata.name + 'x'] == 'x'"}]`},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
@@ -226,6 +240,37 @@ validations: [{expression: "!object.spec.?hostNetwork.orValue(false)"}]`},
 				t.Error(p)
 			}
 		})
+	}
+}
+
+// TestParamsOfBindings: a policy with params in place is tried with them, in a namespace that it selects, and
+// without, if one of its bindings has none.
+func TestParamsOfBindings(t *testing.T) {
+	t.Parallel()
+	const policy = `
+matchConstraints:
+  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+validations: [{expression: %q}]
+bindings:
+- {name: warn, params: {teams: [a]}, validationActions: [Warn]}
+- {name: shop, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {env: test}}}%s}`
+	for _, test := range []struct{ reason, expression, params, want string }{
+		{"no binding has it", "params.team == object.metadata.name", ", params: {teams: [b]}", "spec.validations[0]: every Pod would be refused, because the rule fails"},
+		{"one has none", "object.metadata.name in params.teams", "", "spec.bindings[1].params: there are none: for the requests of this binding every Pod would be refused, because the rule fails"},
+		{"one needs none", "params == null || object.metadata.name in params.teams", "", ""},
+		{"all have them", "object.metadata.name in params.teams", ", params: {teams: [b]}", ""},
+	} {
+		for _, folder := range []string{"cluster", "object"} {
+			c := compile.Policy(mustPolicy(t, folder, fmt.Sprintf(policy, test.expression, test.params)))
+			var said []string
+			for _, p := range append(c.Problems, tried(t).Try(t.Context(), c).Problems...) {
+				said = append(said, p.String())
+			}
+			if len(said) > 1 || test.want == "" != (len(said) == 0) || !strings.Contains(strings.Join(said, ""), test.want) {
+				t.Errorf("%s, %s: got %q, expected %q", folder, test.reason, said, test.want)
+			}
+		}
 	}
 }
 

@@ -108,13 +108,15 @@ func (m *maker) place(text string) place {
 	for key, value := range m.words.selected {
 		p["labels"][key] = value
 	}
+	for _, key := range m.words.unselected {
+		delete(p["labels"], key)
+	}
 	return p
 }
 
-// selectedBy returns labels that a selector selects.
-func selectedBy(s *metav1.LabelSelector) map[string]string {
-	all := maps.Clone(s.MatchLabels)
-	if all == nil {
+// selectedBy returns labels that a selector selects, and the keys of those that it does not.
+func selectedBy(s *metav1.LabelSelector) (all map[string]string, without []string) {
+	if all = maps.Clone(s.MatchLabels); all == nil {
 		all = map[string]string{}
 	}
 	for _, e := range s.MatchExpressions {
@@ -126,15 +128,21 @@ func selectedBy(s *metav1.LabelSelector) map[string]string {
 		case metav1.LabelSelectorOpExists:
 			all[e.Key] = "x"
 		case metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpDoesNotExist:
+			without = append(without, e.Key)
 		}
 	}
-	return all
+	return all, without
 }
 
 // settle finds a namespace in which the rule works for some object that has every field. If it works in none
 // of those that are tried, what fails may be due to the namespace.
 func (t *run) settle(ctx context.Context) {
 	name := t.namespace
+	if t.explained.selects {
+		t.settled, t.at = true, t.place(textsOfPlaces[0])
+		t.world.put(t.at.object(name))
+		return
+	}
 	for i, text := range textsOfPlaces {
 		t.world.put(t.place(text).object(name))
 		works, asked := t.worksHere(ctx)

@@ -166,14 +166,31 @@ func (o *Policy) Expressions() []admission.Expression {
 // Unbound returns the rules of the policy as if a binding put it into force for everything that it
 // matches, with the params that are written in place.
 func (o *Policy) Unbound() []rule.Rule {
-	unbound := *o
-	unbound.bindings, unbound.pods, unbound.existing = nil, v1alpha1.PodTemplatesOff, nil
+	var bindings []binding
 	for i := range o.bindings {
 		if values := o.bindings[i].values; values[0] != nil {
-			unbound.bindings = append(unbound.bindings, binding{actions: deny, values: values, size: o.bindings[i].size})
+			bindings = append(bindings, binding{actions: deny, values: values, size: o.bindings[i].size})
 		}
 	}
-	if len(unbound.bindings) == 0 {
+	return o.unbound(bindings)
+}
+
+// Paramless returns the field of a binding without params beside others that have some in place, and the
+// rules as [Policy.Unbound] returns them for that binding; none if there is no such binding.
+func (o *Policy) Paramless() (field string, rules []rule.Rule) {
+	has := func(b binding) bool { return b.values[0] != nil }
+	bare := slices.IndexFunc(o.bindings, func(b binding) bool { return !has(b) })
+	if o.paramKind != nil || bare < 0 || !slices.ContainsFunc(o.bindings, has) {
+		return "", nil
+	}
+	return fmt.Sprintf("spec.bindings[%d].params", bare), o.unbound(nil)
+}
+
+// unbound returns the rules of the policy with other bindings, or one without params.
+func (o *Policy) unbound(bindings []binding) []rule.Rule {
+	unbound := *o
+	unbound.bindings, unbound.pods, unbound.existing = bindings, v1alpha1.PodTemplatesOff, nil
+	if len(bindings) == 0 {
 		unbound.bindings = []binding{{actions: deny, values: []map[string]any{nil}}}
 	}
 	return unbound.Rules()
