@@ -128,6 +128,7 @@ var mayImport = []struct {
 	{"internal/convert/kyverno/expression", []string{"internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax", "internal/kind"}},
 	// What Kyverno's engine answers, as it was recorded.
 	{"internal/convert/kyverno/corpus", []string{"internal/kind"}},
+	{"internal/convert/kyverno/interpret", []string{"internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax"}},
 	{"internal/convert/kyverno/syntax", nil},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
