@@ -13,6 +13,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/gatekeeper"
+	"github.com/usher-dev/usher/internal/convert/proof"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
@@ -70,7 +71,7 @@ func TestSuites(t *testing.T) {
 					t.Error("no tests")
 				}
 				for _, r := range rows {
-					if r.Outcome != gatekeeper.Holds {
+					if r.Outcome != proof.Holds {
 						t.Errorf("%s %s: %s", r.Name, r.Outcome, r.Why)
 					}
 				}
@@ -79,7 +80,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-func reader(t *testing.T) gatekeeper.Read {
+func reader(t *testing.T) proof.Read {
 	return func(file string) ([]map[string]any, []*admissionv1.AdmissionRequest, error) {
 		if _, err := os.Stat(file); err != nil {
 			return nil, nil, err

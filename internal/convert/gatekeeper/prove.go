@@ -13,12 +13,10 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/proof"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/stall"
 )
-
-// A Read returns the objects, and the requests of AdmissionReviews, in a file.
-type Read func(file string) ([]map[string]any, []*admissionv1.AdmissionRequest, error)
 
 // IsSuite reports whether an object has tests of gator.
 func IsSuite(object map[string]any) bool { return groupOf(object) == suites }
@@ -52,10 +50,10 @@ type assertion struct {
 }
 
 // Prove runs the tests of a Suite on what its templates become: each with its constraint, whose action is kept.
-func Prove(ctx context.Context, of *convert.Foreign, read Read, o Options) []Row {
+func Prove(ctx context.Context, of *convert.Foreign, read proof.Read, o Options) []proof.Row {
 	var s suite
 	if err := decode(of.Object, &s, false); err != nil {
-		return []Row{{File: of.File, Outcome: Unjudged, Why: err.Error()}}
+		return []proof.Row{{File: of.File, Outcome: proof.Unjudged, Why: err.Error()}}
 	}
 	o.Enforce = true
 	p := prover{Options: o, file: of.File, read: read}
@@ -68,9 +66,9 @@ func Prove(ctx context.Context, of *convert.Foreign, read Read, o Options) []Row
 		case t.Skip:
 			continue
 		case t.Invalid:
-			p.add("", Row{Outcome: Unjudged, Why: "it is about a constraint that Gatekeeper refuses"})
+			p.add("", proof.Row{Outcome: proof.Unjudged, Why: "it is about a constraint that Gatekeeper refuses"})
 		case t.Expansion != "":
-			p.add("", Row{Outcome: Unjudged, Why: "it has an ExpansionTemplate"})
+			p.add("", proof.Row{Outcome: proof.Unjudged, Why: "it has an ExpansionTemplate"})
 		default:
 			p.test(ctx, t.Template, t.Constraint, t.Cases)
 		}
@@ -86,14 +84,14 @@ type prover struct {
 	Options
 
 	file, name string
-	read       Read
+	read       proof.Read
 	// of and object are the template of the test.
 	of     usher.PolicyRef
 	object map[string]any
-	rows   []Row
+	rows   []proof.Row
 }
 
-func (p *prover) add(name string, r Row) {
+func (p *prover) add(name string, r proof.Row) {
 	r.File, r.Name = p.file, strings.Trim(p.name+"/"+name, "/")
 	p.rows = append(p.rows, r)
 }
@@ -108,7 +106,7 @@ func (p *prover) test(ctx context.Context, template, constraint string, cases []
 	for _, file := range []string{template, constraint} {
 		objects, _, err := p.beside(file)
 		if err != nil {
-			p.add("", Row{Outcome: Unjudged, Why: err.Error()})
+			p.add("", proof.Row{Outcome: proof.Unjudged, Why: err.Error()})
 			return
 		}
 		for _, o := range objects {
@@ -121,12 +119,12 @@ func (p *prover) test(ctx context.Context, template, constraint string, cases []
 	var policies []map[string]any
 	for _, i := range Policies(ctx, foreign, p.Options) {
 		for _, left := range i.Left {
-			p.add("", Row{Outcome: Unjudged, Why: "the template is left out: " + left.What})
+			p.add("", proof.Row{Outcome: proof.Unjudged, Why: "the template is left out: " + left.What})
 			return
 		}
 		documents, err := convert.Documents(i.To)
 		if err != nil {
-			p.add("", Row{Outcome: Unjudged, Why: err.Error()})
+			p.add("", proof.Row{Outcome: proof.Unjudged, Why: err.Error()})
 			return
 		}
 		policies = append(policies, documents...)
@@ -139,7 +137,7 @@ func (p *prover) test(ctx context.Context, template, constraint string, cases []
 }
 
 // judge runs one case.
-func (p *prover) judge(ctx context.Context, policies []map[string]any, of *suiteCase) Row {
+func (p *prover) judge(ctx context.Context, policies []map[string]any, of *suiteCase) proof.Row {
 	c := policytest.Case{Name: strings.Trim(p.name+" "+of.Name, " "), Phase: usher.Validate, Policies: policies, Limits: p.Limits}
 	objects, reviews, err := p.beside(of.Object)
 	switch {
@@ -162,11 +160,11 @@ func (p *prover) judge(ctx context.Context, policies []map[string]any, of *suite
 		c.Expect, err = expected(of.Assertions)
 	}
 	if err != nil {
-		return Row{Outcome: Unjudged, Why: err.Error()}
+		return proof.Row{Outcome: proof.Unjudged, Why: err.Error()}
 	}
 	metadata, _ := c.Request.Object["metadata"].(map[string]any)
 	c.Request.Namespace, _ = metadata["namespace"].(string)
-	return judged(ctx, &c)
+	return proof.Judge(ctx, &c)
 }
 
 // request fills in the request of an AdmissionReview.

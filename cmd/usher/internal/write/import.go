@@ -21,6 +21,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/gatekeeper"
+	"github.com/usher-dev/usher/internal/convert/proof"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -150,7 +151,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]gatekeeper.Row, error) {
+	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]proof.Row, error) {
 		return f.proofs(ctx, cmd, s, o)
 	})
 	if err != nil {
@@ -168,7 +169,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 }
 
 // proofs runs the tests of the other engine.
-func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o gatekeeper.Options) ([]gatekeeper.Row, error) {
+func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o gatekeeper.Options) ([]proof.Row, error) {
 	if len(f.prove) == 0 {
 		return nil, nil
 	}
@@ -176,7 +177,7 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 	if err != nil {
 		return nil, err
 	}
-	var rows []gatekeeper.Row
+	var rows []proof.Row
 	read := together{known: map[string]*readOnce{}}
 	found, _ := foreign(inputs, gatekeeper.IsSuite)
 	for i := range found {
@@ -206,7 +207,7 @@ type readOnce struct {
 	err     error
 }
 
-// file implements [gatekeeper.Read].
+// file implements [proof.Read].
 func (t *together) file(name string) ([]map[string]any, []*admissionv1.AdmissionRequest, error) {
 	r := t.known[name]
 	if r == nil {
@@ -252,7 +253,7 @@ func foreign(inputs []objects.Input, is func(map[string]any) bool) (found []conv
 }
 
 // write writes the policies, and the outcome for each.
-func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*gatekeeper.Row, report *importReport) error {
+func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*proof.Row, report *importReport) error {
 	documents, err := importedFiles(imports, own)
 	if err != nil {
 		return err
@@ -291,7 +292,7 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*ga
 }
 
 // importedFiles returns a file for each policy, and one with the cases of each.
-func importedFiles(imports []convert.Import, own [][]*gatekeeper.Row) ([]files.File, error) {
+func importedFiles(imports []convert.Import, own [][]*proof.Row) ([]files.File, error) {
 	var all []files.File
 	named := map[string]bool{}
 	for i := range imports {
@@ -331,13 +332,13 @@ func importedFiles(imports []convert.Import, own [][]*gatekeeper.Row) ([]files.F
 }
 
 // testsOf returns the tests of each policy. Those of another policy that has the same name are of none.
-func testsOf(imports []convert.Import, rows []gatekeeper.Row) [][]*gatekeeper.Row {
+func testsOf(imports []convert.Import, rows []proof.Row) [][]*proof.Row {
 	named := map[usher.PolicyRef][]int{}
 	for i := range imports {
 		ref := imports[i].Of.Ref()
 		named[ref] = append(named[ref], i)
 	}
-	own := make([][]*gatekeeper.Row, len(imports))
+	own := make([][]*proof.Row, len(imports))
 	for n := range rows {
 		for _, i := range named[rows[n].Policy] {
 			if reflect.DeepEqual(rows[n].Object, imports[i].Of.Object) {

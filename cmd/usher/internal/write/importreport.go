@@ -8,7 +8,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/convert"
-	"github.com/usher-dev/usher/internal/convert/gatekeeper"
+	"github.com/usher-dev/usher/internal/convert/proof"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -29,13 +29,13 @@ type importTests struct {
 	Unjudged int `json:"unjudged"`
 }
 
-func (t *importTests) count(o gatekeeper.Outcome) {
+func (t *importTests) count(o proof.Outcome) {
 	switch o {
-	case gatekeeper.Holds:
+	case proof.Holds:
 		t.Hold++
-	case gatekeeper.Differs:
+	case proof.Differs:
 		t.Differ++
-	case gatekeeper.Unjudged:
+	case proof.Unjudged:
 		t.Unjudged++
 	}
 }
@@ -52,12 +52,12 @@ type importedPolicy struct {
 	Reasons []rule.Problem `json:"reasons,omitempty"`
 	Notes   []rule.Problem `json:"notes,omitempty"`
 	// Tests counts its tests, and Failed are those that do not hold.
-	Tests  importTests      `json:"tests,omitzero"`
-	Failed []gatekeeper.Row `json:"failed,omitempty"`
+	Tests  importTests `json:"tests,omitzero"`
+	Failed []proof.Row `json:"failed,omitempty"`
 }
 
 // newImportReport returns the outcome of an import. If strict, those with a test that differs are left out of imports.
-func newImportReport(imports []convert.Import, rows []gatekeeper.Row, own [][]*gatekeeper.Row, strict bool) importReport {
+func newImportReport(imports []convert.Import, rows []proof.Row, own [][]*proof.Row, strict bool) importReport {
 	var r importReport
 	for i := range imports {
 		of := &imports[i]
@@ -65,7 +65,7 @@ func newImportReport(imports []convert.Import, rows []gatekeeper.Row, own [][]*g
 		for _, row := range own[i] {
 			if len(of.To) > 0 {
 				p.Tests.count(row.Outcome)
-				if row.Outcome != gatekeeper.Holds {
+				if row.Outcome != proof.Holds {
 					p.Failed = append(p.Failed, *row)
 				}
 			}

@@ -1,11 +1,18 @@
-package gatekeeper
+// Package proof has what the tests of other policy engines have in common, when they run on what their policies
+// became.
+package proof
 
 import (
 	"context"
 
+	admissionv1 "k8s.io/api/admission/v1"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/policytest"
 )
+
+// A Read returns the objects, and the requests of AdmissionReviews, in a file.
+type Read func(file string) ([]map[string]any, []*admissionv1.AdmissionRequest, error)
 
 // An Outcome says whether an imported policy answers a test of another engine as expected.
 type Outcome string
@@ -33,8 +40,8 @@ type Row struct {
 	Case *policytest.Case `json:"-"`
 }
 
-// judged runs a case. One that no policy is for says so, so that it is not vacuous.
-func judged(ctx context.Context, c *policytest.Case) Row {
+// Judge runs a case. One that no policy is for says so, so that it is not vacuous.
+func Judge(ctx context.Context, c *policytest.Case) Row {
 	if *c.Expect.Allowed {
 		apart := *c
 		expect := *c.Expect
