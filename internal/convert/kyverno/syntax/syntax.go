@@ -98,11 +98,14 @@ type Match struct {
 type Block struct {
 	Field string `json:"-"`
 
-	Roles        []string         `json:"roles,omitempty"`
-	ClusterRoles []string         `json:"clusterRoles,omitempty"`
-	Subjects     []rbacv1.Subject `json:"subjects,omitempty"`
-	Resources    Resources        `json:"resources,omitempty"`
+	Roles        []string  `json:"roles,omitempty"`
+	ClusterRoles []string  `json:"clusterRoles,omitempty"`
+	Subjects     []Subject `json:"subjects,omitempty"`
+	Resources    Resources `json:"resources,omitempty"`
 }
+
+// A Subject is a user, a group or a service account.
+type Subject = rbacv1.Subject
 
 // Resources are the objects of a block: one value of each list has to fit.
 type Resources struct {

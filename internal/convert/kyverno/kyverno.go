@@ -1,0 +1,106 @@
+// Package kyverno makes object policies of Kyverno's ClusterPolicies and Policies.
+//
+// A policy is converted wholly, or left out with the reasons. What it becomes decides as Kyverno does, with the
+// configuration that Kyverno's chart has by default; where users would notice a difference, there is a note.
+package kyverno
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/stall"
+)
+
+// group is the API group of Kyverno's older policies.
+const group = "kyverno.io"
+
+// Options say how to convert policies.
+type Options struct {
+	// Kinds are the kinds that the policies may select.
+	Kinds *kind.Set
+	// Enforce keeps the action Enforce of policies, which otherwise becomes Warn.
+	Enforce bool
+	// Limits are those of the policies.
+	Limits rule.Limits
+}
+
+// Is reports whether an object is one that decides requests to Kyverno, or that was meant to.
+func Is(object map[string]any) bool {
+	version, _ := object["apiVersion"].(string)
+	of := schema.FromAPIVersionAndKind(version, "")
+	return of.Group == group && object["kind"] != "UpdateRequest"
+}
+
+// Policies converts each policy among the objects. What is not converted is left out by name.
+func Policies(ctx context.Context, objects []convert.Foreign, o Options) []convert.Import {
+	var all []convert.Import
+	var exceptions []exception
+	var found []*convert.Foreign
+	seen := map[usher.PolicyRef]*convert.Foreign{}
+	leave := func(f *convert.Foreign, field, what, do string) {
+		i := convert.Import{Of: f}
+		i.Leave(f, field, what, do)
+		all = append(all, i)
+	}
+	for n := range objects {
+		f := &objects[n]
+		switch of := f.Ref(); of.Kind {
+		case "ClusterPolicy", "Policy":
+			if other := seen[of]; other == nil {
+				seen[of] = f
+				found = append(found, f)
+			} else if !reflect.DeepEqual(other.Object, f.Object) {
+				leave(f, "metadata.name", "another policy has the same name: "+other.File, "import them one by one")
+			}
+		case "PolicyException":
+			e, errs := syntax.DecodeException(f.Object)
+			if len(errs) > 0 {
+				leave(f, errs[0].Field, errs[0].What, "correct it")
+				continue
+			}
+			exceptions = append(exceptions, exception{of: f, is: e})
+		default:
+			leave(f, "", "objects of the kind "+of.Kind+" are not imported", insteadOf(of.Kind))
+		}
+	}
+	for _, f := range found {
+		stall.Of(ctx).At(f.Ref().String())
+		all = append(all, policy(ctx, f, exceptions, o))
+	}
+	return all
+}
+
+// insteadOf says what to do instead of importing an object.
+func insteadOf(kind string) string {
+	switch {
+	case strings.Contains(kind, "Cleanup"):
+		return "keep it, or write a CronJob: nothing is deleted by policies"
+	case kind == "GlobalContextEntry":
+		return "leave it out: policies read objects with data.list"
+	}
+	return "leave it out"
+}
+
+// policy converts a policy.
+func policy(ctx context.Context, f *convert.Foreign, exceptions []exception, o Options) convert.Import {
+	i := convert.Import{Of: f}
+	p, errs := syntax.Decode(f.Object)
+	for _, err := range errs {
+		i.Leave(f, err.Field, err.What, "correct the policy")
+	}
+	if len(errs) > 0 {
+		return i
+	}
+	c := &conversion{Options: o, i: &i, p: p, exceptions: exceptions}
+	c.convert()
+	i.Finish(ctx, o.Limits)
+	return i
+}
