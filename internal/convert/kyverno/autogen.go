@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
 )
@@ -59,4 +61,47 @@ func repeatable(r *syntax.Rule) bool {
 		}
 	}
 	return true
+}
+
+// repeats reports whether a rule is repeated for workloads: it is for pods, and so is what it excludes by kind.
+func repeats(r *syntax.Rule) bool {
+	return podsAmong(&r.Match) && (r.Exclude == nil || !kindsIn(r.Exclude) || podsAmong(r.Exclude))
+}
+
+func blocksOf(m *syntax.Match) []syntax.Block {
+	switch {
+	case len(m.Any) > 0:
+		return m.Any
+	case len(m.All) > 0:
+		return m.All
+	}
+	return []syntax.Block{m.Block}
+}
+
+func kindsIn(m *syntax.Match) bool {
+	return slices.ContainsFunc(blocksOf(m), func(b syntax.Block) bool { return len(b.Resources.Kinds) > 0 })
+}
+
+func podsAmong(m *syntax.Match) bool {
+	return slices.ContainsFunc(blocksOf(m), func(b syntax.Block) bool { return slices.Contains(b.Resources.Kinds, "Pod") })
+}
+
+// excludeWorkloads leaves out the workloads that are not listed, for which rules for pods are not repeated.
+func (s *selection) excludeWorkloads(workloads []string) {
+	if len(workloads) == 0 {
+		return
+	}
+	for _, of := range []struct{ group, kinds string }{{"apps", "DaemonSet Deployment ReplicaSet StatefulSet"}, {"batch", "CronJob Job"}, {"", "PodTemplate ReplicationController"}} {
+		var names []string
+		for name := range strings.SplitSeq(of.kinds, " ") {
+			if !slices.Contains(workloads, name) {
+				names = append(names, plural(name))
+			}
+		}
+		if len(names) > 0 {
+			r := admissionv1.NamedRuleWithOperations{}
+			r.Operations, r.APIGroups, r.APIVersions, r.Resources = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}, []string{of.group}, []string{"*"}, names
+			s.excluded = append(s.excluded, r)
+		}
+	}
 }

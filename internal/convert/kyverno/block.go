@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
@@ -42,7 +43,12 @@ func block(b *syntax.Block, targets []target, object string) (t term, users bool
 		if err != nil {
 			return no, false, err
 		}
-		terms = append(terms, compare("request.kind.kind", "!=", "'Namespace'"), compare("namespaceObject", "!=", "null"), selected)
+		// Objects of the cluster have no namespace, whose labels then are none.
+		none, err := metav1.LabelSelectorAsSelector(r.NamespaceSelector)
+		if err != nil {
+			return no, false, refuse(b.Field+".resources.namespaceSelector", err.Error(), "correct it")
+		}
+		terms = append(terms, compare("request.kind.kind", "!=", "'Namespace'"), when(compare("namespaceObject", "==", "null"), truth(none.Matches(labels.Set{})), selected))
 	}
 	if r.Selector != nil {
 		selected, err := selects(r.Selector, object+".metadata.?labels", b.Field+".resources.selector")

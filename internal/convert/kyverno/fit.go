@@ -88,8 +88,9 @@ func (f fit) term(at string, of kind.Type) term {
 		return when(compare("type("+at+")", "==", "string"), f.text, f.number)
 	case kind.Anything:
 		return f.any(at)
+	default:
+		return no
 	}
-	return no
 }
 
 func boolean(at string, isTrue, isFalse bool) term {

@@ -23,8 +23,12 @@ var versioned = regexp.MustCompile(`^(v\d+((alpha|beta)\d+)?|\*)$`)
 
 // targetOf parses [group/][version/]kind[/subresource].
 func targetOf(text string) target {
-	parts := strings.Split(text, "/")
-	parts = append(parts[:len(parts)-1], strings.Split(parts[len(parts)-1], ".")...)
+	before, last := "", text
+	if at := strings.LastIndexByte(text, '/') + 1; at > 0 {
+		before, last = text[:at], text[at:]
+	}
+	// A subresource may also be written after a dot.
+	parts := strings.Split(before+strings.ReplaceAll(last, ".", "/"), "/")
 	switch {
 	case len(parts) == 1:
 		return target{"*", "*", parts[0], "", nil}
@@ -52,7 +56,7 @@ func (c *conversion) targets(blocks []syntax.Block) ([][]target, error) {
 	for n := range blocks {
 		for _, text := range blocks[n].Resources.Kinds {
 			t := targetOf(text)
-			field := blocks[n].Field + ".resources.kinds"
+			field := blocks[n].Field + ".resources.kinds" //nolint:gosec // There are four.
 			switch {
 			case t.kind == "":
 				return nil, refuse(field, "it has no kind: "+text, "correct it")
@@ -147,7 +151,10 @@ func (s *selection) target(t *target, operations []admissionv1.OperationType) {
 		if t.subresource != "" {
 			resource = "*/" + t.subresource
 		}
-		add("*", t.version, resource)
+		add(t.group, t.version, resource)
+		if t.group != "*" {
+			return
+		}
 		exclude := admissionv1.NamedRuleWithOperations{}
 		exclude.Operations, exclude.APIGroups, exclude.APIVersions = operations, []string{"", "apps", "events.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io"}, []string{"*"}
 		exclude.Resources = []string{"events", "nodes", "bindings", "replicasets", "apiservices", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"}
@@ -207,7 +214,7 @@ func namespaced(targets [][]target) bool {
 func covers(targets []target, rules []admissionv1.NamedRuleWithOperations) bool {
 	names := map[string]bool{}
 	for _, t := range targets {
-		if t.kind == "*" {
+		if t.kind == "*" && t.group == "*" {
 			return true
 		}
 		for _, r := range t.served {
@@ -230,9 +237,16 @@ func covers(targets []target, rules []admissionv1.NamedRuleWithOperations) bool 
 func kindsTerm(targets []target) term {
 	var plain []string
 	var terms []term
+	if len(targets) == 0 {
+		return yes
+	}
 	for _, t := range targets {
-		if t.kind == "*" {
+		switch {
+		case t.kind == "*" && t.group == "*":
 			return yes
+		case t.kind == "*":
+			terms = append(terms, compare("request.kind.group", "==", convert.Quote(t.group)))
+			continue
 		}
 		if t.subresource == "" && len(t.served) > 0 {
 			plain = append(plain, t.kind)

@@ -13,16 +13,17 @@ import (
 // wildcards, and values that are no text are ignored.
 func (w *patterns) metadata(p *syntax.Pattern, key syntax.Key, at string, of shape) (answer, bool, error) {
 	inner := key.Value
-	parent := lastKey(p.Field)
-	if parent == "metadata" && (key.Name == "labels" || key.Name == "annotations") && inner.Sort == syntax.Map {
+	if isLabels(inner) && inner.Sort == syntax.Map {
 		inner.Keys = slices.DeleteFunc(slices.Clone(inner.Keys), func(k syntax.Key) bool {
 			_, text := k.Value.Scalar.(string)
 			return k.Value.Sort != syntax.Scalar || !text
 		})
 	}
-	labels := (parent == "labels" || parent == "annotations") && lastKey(strings.TrimSuffix(p.Field, p.Field[strings.LastIndex(p.Field, "."):])) == "metadata"
-	if !labels || !strings.ContainsAny(key.Name, "*?") || !of.isMap() {
+	if !isLabels(p) || !strings.ContainsAny(key.Name, "*?") || !of.isMap() {
 		return answer{}, false, nil
+	}
+	if err := literal(inner); err != nil {
+		return answer{}, true, err
 	}
 	name := w.variable("k")
 	defer func() { w.taken = w.taken[:len(w.taken)-1] }()
@@ -51,6 +52,12 @@ func (w *patterns) metadata(p *syntax.Pattern, key syntax.Key, at string, of sha
 		return answer{some(not(exists(named)), exists(all(named, fits))), no}, true, nil
 	}
 	return answer{exists(all(named, fits)), no}, true, nil
+}
+
+// isLabels reports whether a pattern is that of labels or annotations.
+func isLabels(p *syntax.Pattern) bool {
+	name := lastKey(p.Field)
+	return (name == "labels" || name == "annotations") && lastKey(p.Field[:strings.LastIndex(p.Field, ".")]) == "metadata"
 }
 
 // lastKey returns the last key of a field, without an anchor.

@@ -113,13 +113,14 @@ func (w *patterns) ofKey(p *syntax.Pattern, key syntax.Key, at string, of shape)
 			return answer{all(present, a.ok), all(present, a.skips)}, nil
 		}
 		return answer{some(not(present), a.ok), all(present, a.skips)}, nil
+	default:
 	}
 	if key.Value.Sort == syntax.Scalar {
 		ok, err := w.member(key, at, of, present, value, next)
 		return answer{ok, no}, err
 	}
-	if t, ok, err := w.chain(key, at, of); ok || err != nil {
-		return answer{t, no}, err
+	if t, ok := chain(key, at, of); ok {
+		return answer{t, no}, nil
 	}
 	a, err := w.answer(key.Value, value, next)
 	return answer{all(present, a.ok), all(present, a.skips)}, err
@@ -158,8 +159,8 @@ func (w *patterns) member(key syntax.Key, at string, of shape, present term, val
 		}
 		return present, nil
 	}
-	if t, ok, err := w.chain(key, at, of); ok || err != nil {
-		return t, err
+	if t, ok := chain(key, at, of); ok {
+		return t, nil
 	}
 	t, err := w.ofScalar(key.Value, value, next)
 	if err != nil {
@@ -173,42 +174,46 @@ func (w *patterns) member(key syntax.Key, at string, of shape, present term, val
 
 // chain returns what a key says whose pattern is one scalar, or maps of one key each around it: the value that a
 // path of optional fields selects, or one that does not fit.
-func (w *patterns) chain(key syntax.Key, at string, of shape) (term, bool, error) {
-	path := at
+func chain(key syntax.Key, at string, of shape) (term, bool) {
+	path := []string{at}
 	p := key.Value
 	for {
 		next, _ := of.field(key.Name)
-		path += optional(key.Name)
+		path = append(path, optional(key.Name))
 		of = next
 		if p.Sort == syntax.Scalar {
 			break
 		}
 		if p.Sort != syntax.Map || len(p.Keys) != 1 || p.Keys[0].Anchor != syntax.NoAnchor || !of.isMap() || key.Name == "metadata" {
-			return no, false, nil
+			return no, false
 		}
 		key, p = p.Keys[0], p.Keys[0].Value
-		if strings.Contains(key.Text, "{{") || key.Name == "metadata" {
-			return no, false, nil
+		if strings.ContainsAny(key.Text, "{$*?") || key.Name == "metadata" {
+			return no, false
 		}
+	}
+	if literal(p) != nil {
+		return no, false
 	}
 	l := leafOf(p.Scalar)
 	if p.Scalar == "*" && of.sort() != kind.Anything {
-		return call(path + ".hasValue()"), true, nil
+		return call(strings.Join(path, "") + ".hasValue()"), true
 	}
 	if l.absent() {
-		return no, false, nil
+		return no, false
 	}
 	const hole = "\x00"
 	t, err := l.fits(hole, of.sort())
 	if err != nil || strings.Count(t.text, hole) != 1 {
-		return no, false, nil //nolint:nilerr // It is found again, with its place.
+		// An error is found again, with its place.
+		return no, false
 	}
 	unfit := l.unfit(of.sort())
 	if unfit == "" {
-		return no, false, nil
+		return no, false
 	}
-	value := path + ".orValue(" + unfit + ")"
-	return term{text: strings.Replace(t.text, hole, value, 1), binds: t.binds}, true, nil
+	value := strings.Join(path, "") + ".orValue(" + unfit + ")"
+	return term{text: strings.Replace(t.text, hole, value, 1), binds: t.binds}, true
 }
 
 // unfit returns a value of a type that does not fit; empty if none is known.
@@ -226,6 +231,7 @@ func (l leaf) unfit(of kind.Type) string {
 		if v, ok := l.value.(int64); ok && v != 0 {
 			return "0"
 		}
+	default:
 	}
 	return ""
 }

@@ -20,6 +20,8 @@ type selection struct {
 	conditions      []admissionv1.MatchCondition
 	// subjects and excludeSubjects are users.
 	subjects, excludeSubjects []v1alpha1.Subject
+	// applies is what match conditions cannot say.
+	applies term
 	// before holds if the rule is for the object as it was before an update, if it is for it afterwards.
 	before term
 	// users says that the rule is for some users, and so for no object that existed before.
@@ -51,7 +53,7 @@ func (c *conversion) match(r *syntax.Rule, operations ...admissionv1.OperationTy
 	if len(blocks) == 0 {
 		blocks = []syntax.Block{m.Block}
 	}
-	s := &selection{before: yes, shape: shape{kinds: c.Kinds}, excludeSubjects: []v1alpha1.Subject{{Groups: []string{nodes}}}}
+	s := &selection{applies: yes, before: yes, shape: shape{kinds: c.Kinds}, excludeSubjects: []v1alpha1.Subject{{Groups: []string{nodes}}}}
 	targets, err := c.targets(blocks)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ func (c *conversion) match(r *syntax.Rule, operations ...admissionv1.OperationTy
 	if len(s.rules) == 0 {
 		return nil, refuse(m.Field, "it is for no request: Kyverno is not asked about these kinds, or not about these operations", "leave it out")
 	}
-	if err := c.matching(s, blocks, targets); err != nil {
+	if err := s.matching(blocks, targets); err != nil {
 		return nil, err
 	}
 	if err := c.excluding(s, r.Exclude); err != nil {
@@ -99,31 +101,30 @@ func merged(blocks []syntax.Block) (syntax.Block, error) {
 }
 
 // matching adds what the blocks of a match say besides kinds and operations.
-func (c *conversion) matching(s *selection, blocks []syntax.Block, targets [][]target) error {
-	if rest := alike(blocks); rest != nil {
-		if rest.Resources.Operations != nil || len(blocks) == 1 {
-			rest.Resources.Operations = nil
-		}
-		b := *rest
-		if selector, ok := byName(&b.Resources, targets); ok {
-			s.namespaces = selector
-			b.Resources.Namespaces = nil
-		}
-		if selector := b.Resources.NamespaceSelector; selector != nil && namespaced(targets) && !wildSelector(selector) {
-			s.namespaces = both2(s.namespaces, selector)
-			b.Resources.NamespaceSelector = nil
-		}
-		if subjects, ok := subjectsOf(b.Subjects); ok && len(b.Roles)+len(b.ClusterRoles) == 0 {
-			s.subjects, s.users = subjects, len(subjects) > 0
-			b.Subjects = nil
-		}
-		var of [][]target
-		if every := slices.Concat(targets...); slices.ContainsFunc(every, func(t target) bool { return len(t.served) == 0 && t.kind != "*" }) {
-			of = [][]target{every}
-		}
-		return s.condition("match", []syntax.Block{b}, of, false)
+func (s *selection) matching(blocks []syntax.Block, targets [][]target) error {
+	rest := alike(blocks)
+	if rest == nil {
+		return s.condition("match", blocks, targets, false)
 	}
-	return s.condition("match", blocks, targets, false)
+	b := *rest
+	b.Resources.Operations = nil
+	if selector, ok := byName(&b.Resources, targets); ok {
+		s.namespaces = selector
+		b.Resources.Namespaces = nil
+	}
+	if selector := b.Resources.NamespaceSelector; selector != nil && namespaced(targets) && !wildSelector(selector) {
+		s.namespaces = withSelector(s.namespaces, selector)
+		b.Resources.NamespaceSelector = nil
+	}
+	if subjects, ok := subjectsOf(b.Subjects); ok && len(b.Roles)+len(b.ClusterRoles) == 0 {
+		s.subjects, s.users = subjects, len(subjects) > 0
+		b.Subjects = nil
+	}
+	var of [][]target
+	if every := slices.Concat(targets...); slices.ContainsFunc(every, func(t target) bool { return len(t.served) == 0 && (t.kind != "*" || t.group != "*") }) {
+		of = [][]target{every}
+	}
+	return s.condition("match", []syntax.Block{b}, of, false)
 }
 
 // excluding adds what a rule is not for.
@@ -226,8 +227,8 @@ func requiring(s *metav1.LabelSelector, op metav1.LabelSelectorOperator, names [
 	return s
 }
 
-// both2 returns a selector that requires what two do.
-func both2(a, b *metav1.LabelSelector) *metav1.LabelSelector {
+// withSelector returns a selector that requires what two do.
+func withSelector(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 	if a == nil {
 		return b.DeepCopy()
 	}
@@ -302,6 +303,11 @@ func (s *selection) condition(name string, blocks []syntax.Block, targets [][]ta
 		holds, held = not(holds), not(held)
 	}
 	if holds == yes {
+		return nil
+	}
+	if strings.Contains(holds.text, "namespaceObject") {
+		// Match conditions do not see it.
+		s.applies = all(s.applies, holds)
 		return nil
 	}
 	s.conditions = append(s.conditions, admissionv1.MatchCondition{Name: name, Expression: holds.text})

@@ -32,8 +32,6 @@ const longest = 20_000
 type patterns struct {
 	// taken are names of variables that macros around the expression have.
 	taken []string
-	// leaf replaces variables in a pattern; nil if there are none.
-	leaf func(p *syntax.Pattern, at string, of shape) (term, bool, error)
 	// notes are fields that users should know more of.
 	note func(field, what string)
 }
@@ -60,6 +58,9 @@ func (w *patterns) answer(p *syntax.Pattern, at string, of shape) (answer, error
 
 // ofScalar returns what a scalar says about a value. It is about all elements of a list.
 func (w *patterns) ofScalar(p *syntax.Pattern, at string, of shape) (term, error) {
+	if err := literal(p); err != nil {
+		return no, err
+	}
 	fits := func(at string, of shape) (term, error) {
 		t, err := leafOf(p.Scalar).fits(at, of.sort())
 		if err != nil {
@@ -106,6 +107,9 @@ func (w *patterns) ofList(p *syntax.Pattern, at string, of shape) (answer, error
 	defer func() { w.taken = w.taken[:len(w.taken)-1] }()
 	var a answer
 	var err error
+	if err := literal(first); err != nil {
+		return answer{}, err
+	}
 	if first.Sort == syntax.Scalar {
 		a.skips = no
 		a.ok, err = leafOf(first.Scalar).fits(name, of.element().sort())
@@ -175,4 +179,17 @@ func member(at, key string) string {
 		return at + "." + key
 	}
 	return at + "[" + convert.Quote(key) + "]"
+}
+
+// literal returns an error for a scalar with variables. It resolves what is escaped.
+func literal(p *syntax.Pattern) error {
+	text, ok := p.Scalar.(string)
+	if !ok {
+		return nil
+	}
+	if text, ok = syntax.Literal(text); !ok {
+		return refuse(p.Field, "it has a variable", "write it as a validation")
+	}
+	p.Scalar = text
+	return nil
 }

@@ -42,13 +42,11 @@ type piece struct {
 
 // leave records why something is left out. An error that refuses something knows its place.
 func (c *conversion) leave(field string, err error) {
-	do := "write it as a ClusterObjectPolicy"
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*refusal](err); ok {
 		c.i.Leave(c.i.Of, r.field, r.what, r.do)
 		return
 	}
-	c.i.Leave(c.i.Of, field, err.Error(), do)
+	c.i.Leave(c.i.Of, field, err.Error(), "write it as a ClusterObjectPolicy")
 }
 
 func (c *conversion) note(field, what, do string) {

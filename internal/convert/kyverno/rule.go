@@ -41,11 +41,7 @@ func (c *conversion) rule(r *syntax.Rule) []*piece {
 	if p == nil {
 		return nil
 	}
-	all := []*piece{p}
-	if len(c.workloads) > 0 && p.selection.pods {
-		c.note("metadata.annotations", "the rule "+r.Name+" is for the workloads "+strings.Join(c.workloads, ", ")+" alone: podTemplates is for all", "")
-	}
-	return all
+	return []*piece{p}
 }
 
 // validate converts a rule that validates.
@@ -77,7 +73,13 @@ func (c *conversion) piece(r *syntax.Rule, operations ...admissionv1.OperationTy
 	}
 	p := &piece{name: dns(r.Name), selection: s, bindings: c.bindings(r)}
 	if s.pods {
-		p.templates = c.templates
+		p.templates = v1alpha1.PodTemplatesOff
+		if repeats(r) {
+			p.templates = c.templates
+		}
+		if p.templates != v1alpha1.PodTemplatesOff {
+			s.excludeWorkloads(c.workloads)
+		}
 	}
 	return p, nil
 }
@@ -143,7 +145,7 @@ func (c *conversion) fits(r *syntax.Rule, object string, of shape) (term, error)
 // graced sets the expression of a validation. Where Kyverno lets objects be updated that violated a rule before, so
 // does it.
 func (c *conversion) graced(r *syntax.Rule, p *piece, v *v1alpha1.Validation, now, before term) {
-	v.Expression = now.text
+	v.Expression = some(not(p.selection.applies), now).text
 	allow := r.Validate.AllowExistingViolations
 	updates := slices.ContainsFunc(p.selection.rules, func(o admissionv1.NamedRuleWithOperations) bool {
 		return slices.Contains(o.Operations, admissionv1.Update)
@@ -155,7 +157,7 @@ func (c *conversion) graced(r *syntax.Rule, p *piece, v *v1alpha1.Validation, no
 	name := camel(r.Name)
 	p.variables = append(p.variables, admissionv1.Variable{Name: name, Expression: now.text},
 		admissionv1.Variable{Name: name + "Before", Expression: some(compare("oldObject", "==", "null"), not(p.selection.before), before).text})
-	v.Expression = "variables." + name + " || !variables." + name + "Before"
+	v.Expression = some(not(p.selection.applies), call("variables."+name), call("!variables."+name+"Before")).text
 }
 
 // camel returns the name of a rule as that of a variable.

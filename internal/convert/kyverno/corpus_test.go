@@ -1,0 +1,137 @@
+package kyverno_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/kyverno"
+	"github.com/usher-dev/usher/internal/convert/kyverno/corpus"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/policytest"
+)
+
+// different are rows that a policy answers in another way, each with a reason in docs/compatibility.md.
+func different(file, row string) bool {
+	return strings.HasPrefix(file, "autogen") && row == "ReplicaSet bad" || strings.HasPrefix(file, "match-subresource") && row == "pods/ephemeralcontainers"
+}
+
+// TestCorpus: what is converted answers each request as Kyverno's engine does.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	kinds, err := corpus.Kinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := corpus.Load("testdata/corpus")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, len(files))
+	}
+	for i := range files {
+		f := &files[i]
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			testFile(t, f, kinds)
+		})
+	}
+}
+
+func testFile(t *testing.T, f *corpus.File, kinds *kind.Set) {
+	objects := []convert.Foreign{{Object: f.Policy}}
+	for _, e := range f.Exceptions {
+		objects = append(objects, convert.Foreign{Object: e})
+	}
+	i := kyverno.Policies(t.Context(), objects, kyverno.Options{Kinds: kinds, Enforce: true})[0]
+	if len(i.To) == 0 {
+		if len(i.Left) == 0 {
+			t.Fatal("it is left out without a reason")
+		}
+		t.Skip("left out: ", i.Left[0].Field, ": ", i.Left[0].What)
+	}
+	// What is audited or warned of is what would be denied.
+	for _, o := range i.To {
+		var spec *v1alpha1.ObjectPolicySpec
+		switch p := o.(type) {
+		case *v1alpha1.ClusterObjectPolicy:
+			spec = &p.Spec.ObjectPolicySpec
+		case *v1alpha1.ObjectPolicy:
+			spec = &p.Spec
+		}
+		for n := range spec.Bindings {
+			spec.Bindings[n].ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+		}
+	}
+	documents, err := convert.Documents(i.To)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range f.Rows {
+		row := &f.Rows[n]
+		if row.Answers == nil || different(f.Name, row.Name) {
+			continue
+		}
+		c := policytest.Case{Name: row.Name, Phase: usher.Validate, Policies: documents}
+		c.Objects = slices.Clone(row.Data)
+		r := &c.Request
+		r.Operation, r.Object, r.OldObject, r.Subresource = usher.Operation(row.Operation), row.Object, row.OldObject, row.Subresource
+		r.User.Name, r.User.Groups = row.User.Name, row.User.Groups
+		of := r.Object
+		if of == nil {
+			of = r.OldObject
+		}
+		metadata, _ := of["metadata"].(map[string]any)
+		r.Namespace, _ = metadata["namespace"].(string)
+		if of["kind"] == "Namespace" {
+			r.Namespace, _ = metadata["name"].(string)
+			// An API server sets it.
+			labels, _ := metadata["labels"].(map[string]any)
+			if labels = maps.Clone(labels); labels == nil {
+				labels = map[string]any{}
+			}
+			labels["kubernetes.io/metadata.name"] = r.Namespace
+			metadata["labels"] = labels
+		}
+		if r.Namespace != "" {
+			labels := map[string]any{"kubernetes.io/metadata.name": r.Namespace}
+			for key, value := range row.NamespaceLabels {
+				labels[key] = value
+			}
+			c.Objects = append(c.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": r.Namespace, "labels": labels}})
+		}
+		allowed := true
+		for _, answer := range row.Answers {
+			allowed = allowed && answer != "fail" && answer != "error"
+		}
+		c.Expect = &policytest.Expect{Allowed: &allowed}
+		result := c.Run(t.Context())
+		if allowed && result.Status != policytest.Passed {
+			c.Expect.NoMatch = true
+			if unmatched := c.Run(t.Context()); unmatched.Status == policytest.Passed {
+				result = unmatched
+			}
+		}
+		if result.Status != policytest.Passed {
+			t.Errorf("%s: %v: %s\n%s", row.Name, row.Answers, result.Message, expressions(documents))
+		}
+	}
+}
+
+// expressions returns the parts of policies that decide.
+func expressions(documents []map[string]any) string {
+	var b strings.Builder
+	for _, d := range documents {
+		spec := d["spec"].(map[string]any)
+		fmt.Fprintln(&b, "rules", spec["matchConstraints"], "conditions", spec["matchConditions"], "variables", spec["variables"])
+		for _, v := range spec["validations"].([]any) {
+			fmt.Fprintln(&b, v)
+		}
+	}
+	return b.String()
+}
