@@ -97,8 +97,8 @@ func (s *subject) mutate(ctx context.Context, tried func()) (Mutants, error) {
 		shared := newMemo()
 		if m.policy != nil {
 			c, ok := s.cases[0].compiled(ctx, m.policy)
-			if !ok {
-				// Nobody can write it.
+			if !ok || !slices.ContainsFunc(s.cases, func(c *Case) bool { return !c.hides(s.policy, m.policy) }) {
+				// Nobody can write it, or it is about what all cases replace.
 				mutants[i].without, mutants[i].with = "", ""
 				continue
 			}

@@ -34,8 +34,7 @@ type Case struct {
 	// RenderPolicies false stores the policies as written; otherwise each passes through
 	// policy admission first.
 	RenderPolicies *bool `json:"renderPolicies,omitempty"`
-	// Params replace those of the same names in bindings that have params in place.
-	Params map[string]any `json:"params,omitempty"`
+	Settings
 	World
 
 	Request Request `json:"request"`

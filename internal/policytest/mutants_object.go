@@ -7,7 +7,7 @@ import (
 )
 
 // object makes the mutants that only object policies have: without a subject, a binding, a part of
-// a binding or of its params, a field of a message, or a part of a patch; and with another answer
+// a binding or of its params, or a part of a patch; and with another field of a message, or another answer
 // for the pods of workloads. What it shares with the policies of Kubernetes is in admission.
 func (m *mutator) object() {
 	if !kindOf(m.policy).ObjectPolicy {
@@ -26,8 +26,9 @@ func (m *mutator) object() {
 	}
 	m.params()
 	for i, v := range m.list("spec", "validations") {
-		if v["fieldPath"] != nil {
-			m.leave("spec", "validations", i, "fieldPath")
+		if field, _ := v["fieldPath"].(string); field != "" {
+			// Without it, the field that the expression reads could be the same.
+			m.swap(map[string]string{field: field + ".other"}, "spec", "validations", i, "fieldPath")
 		}
 		m.conditions(v["cue"], "spec", "validations", i, "cue")
 	}

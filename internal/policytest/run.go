@@ -182,7 +182,7 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 	if err := json.Unmarshal(written, &documents); err != nil {
 		return fmt.Errorf("decode policies: %w", err)
 	}
-	if err := c.setParams(documents); err != nil {
+	if err := c.replace(documents); err != nil {
 		return err
 	}
 	work := stall.Of(ctx)

@@ -137,9 +137,10 @@ type testReport struct {
 	Passed  int                 `json:"passed"`
 	Failed  int                 `json:"failed"`
 	Skipped int                 `json:"skipped"`
-	// Coverage and Mutants are present if the flags request them.
-	Coverage []policytest.Coverage `json:"coverage,omitempty"`
-	Mutants  *policytest.Mutants   `json:"mutants,omitempty"`
+	// Coverage and Mutants are present if the flags request them, or NoMutants, which says why there are none.
+	Coverage  []policytest.Coverage `json:"coverage,omitempty"`
+	Mutants   *policytest.Mutants   `json:"mutants,omitempty"`
+	NoMutants string                `json:"noMutants,omitempty"`
 }
 
 // A testExtent selects what to measure besides whether cases pass.
@@ -160,7 +161,10 @@ func (r *testReport) examine(ctx context.Context, s cli.Streams, cases []policyt
 			return err
 		}
 	}
-	if extent.mutate && r.Failed == 0 {
+	switch {
+	case extent.mutate && r.Failed > 0:
+		r.NoMutants = "no mutants were tried: correct the cases that fail first"
+	case extent.mutate:
 		var done atomic.Int64
 		stop := cli.ShowProgress(s.Err, func() string { return cli.Count(int(done.Load()), "mutant tried", "mutants tried") })
 		mutants, err := policytest.Mutate(ctx, cases, func() { done.Add(1) })
@@ -215,6 +219,9 @@ func (r testReport) printCoverage(b *strings.Builder, p cli.Palette) {
 		for _, missing := range c.Missing {
 			fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "not exercised:"), missing)
 		}
+	}
+	if r.NoMutants != "" {
+		fmt.Fprintf(b, "%s\n", r.NoMutants)
 	}
 	if r.Mutants == nil {
 		return
