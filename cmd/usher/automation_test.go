@@ -3,8 +3,10 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,41 +16,60 @@ import (
 	"strings"
 	"testing"
 
+	diff "github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format/formattest"
 )
 
-// TestWorkflowInstallsARelease runs the step of the workflow that init writes with a curl that has the files of
-// a release.
-func TestWorkflowInstallsARelease(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "repository")
-	if _, stderr, status := execute(t, []string{"init", dir}); status != cli.ExitOK {
-		t.Fatalf("init: status %d: %s", status, stderr)
+// A step is one of a workflow.
+type step struct {
+	Name, Run, Uses, If string
+
+	ContinueOnError bool           `json:"continue-on-error"`
+	With            map[string]any `json:"with"`
+}
+
+// repository makes one with usher init, and returns its folder and the steps of its workflow.
+func repository(t *testing.T, args ...string) (dir string, steps []step, env map[string]string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "repository")
+	if stdout, stderr, status := execute(t, slices.Concat([]string{"init", dir}, args)); status != cli.ExitOK || !strings.HasPrefix(stdout, "wrote ") {
+		t.Fatalf("init %v: status %d: %s%s", args, status, stdout, stderr)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, ".github", "workflows", "policies.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var workflow struct {
-		Env  map[string]string
-		Jobs map[string]struct {
-			Steps []struct{ Name, Run, Uses string }
-		}
+		Permissions map[string]string
+		Env         map[string]string
+		Jobs        map[string]struct{ Steps []step }
 	}
 	if err := yaml.Unmarshal(text, &workflow); err != nil {
 		t.Fatal(err)
 	}
+	if workflow.Permissions["security-events"] != "write" {
+		t.Errorf("the workflow may not upload results: %v", workflow.Permissions)
+	}
+	return dir, workflow.Jobs["test"].Steps, workflow.Env
+}
+
+// TestWorkflowInstallsARelease runs the step of the workflow that init writes with a curl that has the files of
+// a release.
+func TestWorkflowInstallsARelease(t *testing.T) {
+	t.Parallel()
+	_, steps, env := repository(t)
 	script, caches := "", false
-	for _, step := range workflow.Jobs["test"].Steps {
+	for _, step := range steps {
 		caches = caches || strings.HasPrefix(step.Uses, "actions/cache@")
 		if step.Name == "install usher" {
 			script = step.Run
 		}
 	}
-	if script == "" || !caches || workflow.Env["USHER_VERSION"] != "latest" {
-		t.Fatalf("the workflow of a development version does not install the latest release, or caches none:\n%s", text)
+	if script == "" || !caches || env["USHER_VERSION"] != "latest" {
+		t.Fatalf("the workflow of a development version does not install the latest release, or caches none: %+v", steps)
 	}
 	for _, test := range []struct{ reason, version, tampered, from string }{
 		{"a release", "v1.2.3", "", "https://github.com/usher-dev/usher/releases/download/v1.2.3/usher_linux_amd64.tar.gz"},
@@ -114,36 +135,227 @@ func install(t *testing.T, script, version, tampered string) (home, asked string
 	return home, string(text), err
 }
 
-// TestPreCommitHooks runs the hooks on the files of the examples that pre-commit would pass.
-func TestPreCommitHooks(t *testing.T) {
+// inShell runs a script as GitHub and pre-commit run it, in a folder, with usher in the PATH.
+func inShell(t *testing.T, dir, script string) (out string, status int) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(program, filepath.Join(bin, "usher")); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("bash", "-e", "-c", script)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+bin, "GITHUB_PATH="+filepath.Join(bin, "path"), "NO_COLOR=1")
+	printed, err := command.CombinedOutput()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatalf("%s: %v", script, err)
+	}
+	return string(printed), command.ProcessState.ExitCode()
+}
+
+// uploads runs all steps, as GitHub does when the conditions of steps allow it after one that failed, and returns
+// the names or scripts of those that fail, and which files are uploaded.
+func uploads(t *testing.T, dir string, steps []step) (failed, uploaded []string) {
+	t.Helper()
+	for i, step := range steps {
+		file, _ := step.With["sarif_file"].(string)
+		// Conditions name files that have to be there: hashFiles is empty without any.
+		for _, needed := range regexp.MustCompile(`hashFiles\('([^'*]+)`).FindAllStringSubmatch(step.If, -1) {
+			if _, err := os.Stat(filepath.Join(dir, needed[1])); err != nil {
+				step.Run, file = "", ""
+			}
+		}
+		if (file != "" || step.Run != "" && i > 4) && !strings.Contains(step.If, "!cancelled()") {
+			t.Errorf("step %d is not run if one before it fails: %+v", i, step)
+		}
+		switch {
+		case file != "":
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil {
+				err = formattest.SARIF(text)
+			}
+			if err != nil || !strings.HasPrefix(step.Uses, "github/codeql-action/upload-sarif@") || step.With["category"] == nil {
+				t.Errorf("%v: %+v", err, step)
+			}
+			uploaded = append(uploaded, file)
+		case step.Run != "" && step.Name != "install usher":
+			if out, status := inShell(t, dir, step.Run); status != 0 {
+				t.Logf("%s: status %d: %s", step.Run, status, out)
+				failed = append(failed, cmp.Or(step.Name, step.Run))
+			}
+		}
+	}
+	return failed, uploaded
+}
+
+// TestInit runs what the workflow of a new repository runs: whatever the settings of its policies are, nothing fails.
+func TestInit(t *testing.T) {
 	t.Parallel()
+	for _, args := range [][]string{
+		nil,
+		{"--pack", "supply-chain", "--pack", "wildcard-roles", "--pack", "seccomp-default"},
+		{"--pack", "supply-chain", "--params", "registries=[registry.acme.example]"},
+		{"--pack", "image-tags", "--pack", "pull-secrets", "--params", "names=[ours]", "--action", "Deny"},
+		{"--pack", "pod-security-baseline-sysctls", "--pack", "pod-security-baseline-host-ports", "--params", "exemptRuntimeClasses=[gvisor]", "--params", "version=v1.30"},
+	} {
+		dir, steps, _ := repository(t, args...)
+		if failed, uploaded := uploads(t, dir, steps); len(failed) > 0 || !slices.Equal(uploaded, []string{"policies.sarif"}) {
+			t.Errorf("init %v: steps %q fail, and %q are uploaded", args, failed, uploaded)
+		}
+		if _, stderr, status := execute(t, slices.Concat([]string{"init", dir}, args)); status == cli.ExitOK || !strings.Contains(stderr, "repository has policies/") {
+			t.Errorf("init %v again: status %d: %s", args, status, stderr)
+		}
+	}
+}
+
+// TestInitKeepsFiles: what a new repository has already stays, and is no reason to write nothing.
+func TestInitKeepsFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"README.md": "ours", "LICENSE": "ours", ".gitignore": "ours"} {
+		writeFile(t, filepath.Join(dir, name), content)
+	}
+	_, stderr, status := execute(t, []string{"init", "--pack", "image-tags", dir})
+	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if _, missing := os.Stat(filepath.Join(dir, "policies", "image-tags.yaml")); err != nil || missing != nil || status != cli.ExitOK || string(readme) != "ours" || stderr != "note: "+filepath.Join(dir, "README.md")+" exists, and stays as it is\n" {
+		t.Errorf("status %d: %s, README has %q: %v, %v", status, stderr, readme, err, missing)
+	}
+	// Policies of another pack are added.
+	if _, stderr, status := execute(t, []string{"init", "--pack", "image-digests", dir}); status != cli.ExitOK {
+		t.Errorf("a second pack: status %d: %s", status, stderr)
+	}
+}
+
+// TestWorkflowUploadsWhatFails: results are uploaded although, and because, steps fail.
+func TestWorkflowUploadsWhatFails(t *testing.T) {
+	t.Parallel()
+	dir, steps, _ := repository(t, "--pack", "image-tags")
+	for _, row := range []struct {
+		reason, file, content string
+		failed, uploaded      []string
+	}{
+		{
+			"a policy warns of an object", "manifests/pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: cart, namespace: shop}\nspec: {containers: [{name: main, image: cart}]}\n",
+			[]string{"audit manifests"}, []string{"policies.sarif", "manifests.sarif"},
+		},
+		{
+			"a policy does not compile, and nothing can be audited", "policies/broken.yaml", "apiVersion: usher.dev/v1alpha1\nkind: ClusterObjectPolicy\nmetadata: {name: a}\nspec: {}\n",
+			[]string{"usher check --strict policies/", "audit manifests"}, []string{"policies.sarif"},
+		},
+	} {
+		writeFile(t, filepath.Join(dir, row.file), row.content)
+		failed, uploaded := uploads(t, dir, steps)
+		if text := diff.Diff(row.failed, failed) + diff.Diff(row.uploaded, uploaded); text != "" {
+			t.Errorf("%s: failed and uploaded, -want +got:\n%s", row.reason, text)
+		}
+	}
+}
+
+// writeFile writes a file, and makes its folder.
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A hook is one of .pre-commit-hooks.yaml.
+type hook struct {
+	ID, Language, Entry, Files string
+
+	Args          []string
+	PassFilenames *bool `json:"pass_filenames"`
+}
+
+func hooks(t *testing.T) map[string]hook {
+	t.Helper()
 	text, err := os.ReadFile("../../.pre-commit-hooks.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hooks []struct{ ID, Language, Entry, Files string }
-	if err := yaml.UnmarshalStrict(regexp.MustCompile(`(?m)^  (name|description):.*\n`).ReplaceAll(text, nil), &hooks); err != nil {
+	var list []hook
+	if err := yaml.UnmarshalStrict(regexp.MustCompile(`(?m)^  (name|description|require_serial):.*\n`).ReplaceAll(text, nil), &list); err != nil {
 		t.Fatal(err)
 	}
-	all, err := filepath.Glob("../../examples/object-policies/*/*.yaml")
-	if err != nil || len(hooks) != 2 {
-		t.Fatalf("%d hooks: %v", len(hooks), err)
+	byID := map[string]hook{}
+	for _, h := range list {
+		if h.Language != "system" || !strings.HasPrefix(h.Entry, "usher ") {
+			t.Errorf("%s: runs %q in %s", h.ID, h.Entry, h.Language)
+		}
+		byID[h.ID] = h
 	}
-	broken := filepath.Join(t.TempDir(), "broken.yaml")
-	if err := os.WriteFile(broken, []byte("apiVersion: usher.dev/v1alpha1\nkind: ClusterObjectPolicy\nmetadata: {name: a}\nspec: {}\n"), 0o600); err != nil {
+	return byID
+}
+
+// TestPreCommitHooksRunWhenTheyHaveTo is about which files of a commit concern which hook.
+func TestPreCommitHooksRunWhenTheyHaveTo(t *testing.T) {
+	t.Parallel()
+	all := hooks(t)
+	for _, row := range []struct{ reason, file, want string }{
+		{"a policy may make cases fail and refuse manifests", "policies/a.yaml", "usher-audit usher-check usher-test"},
+		{"folders may be anywhere", "deploy/policies/team/a.yml", "usher-audit usher-check usher-test"},
+		{"a case", "cases/a.yaml", "usher-test"},
+		{"a case in JSON", "deploy/cases/a.json", "usher-test"},
+		{"an object", "manifests/shop/a.yaml", "usher-audit"},
+		{"a document", "policies/README.md", ""},
+		{"another folder that ends alike", "old-policies/a.yaml", ""},
+		{"a workflow of that name", ".github/workflows/policies.yaml", ""},
+	} {
+		var runs []string
+		for id, h := range all {
+			if regexp.MustCompile(h.Files).MatchString(row.file) {
+				runs = append(runs, id)
+			}
+		}
+		slices.Sort(runs)
+		if got := strings.Join(runs, " "); got != row.want {
+			t.Errorf("%s: %s runs %q, expected %q", row.reason, row.file, got, row.want)
+		}
+	}
+}
+
+// TestPreCommitHooks commits what is right and what is wrong to a new repository: the hooks run with the files that
+// pre-commit passes.
+func TestPreCommitHooks(t *testing.T) {
+	t.Parallel()
+	dir, _, _ := repository(t, "--pack", "image-tags")
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: cart, namespace: shop}\nspec: {containers: [{name: main, image: \"registry.example.com/cart:1\"}]}\n"
+	writeFile(t, filepath.Join(dir, "manifests", "pod.yaml"), pod)
+	policy, err := os.ReadFile(filepath.Join(dir, "policies", "image-tags.yaml"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, hook := range hooks {
-		files := slices.DeleteFunc(slices.Clone(all), func(path string) bool { return !regexp.MustCompile(hook.Files).MatchString(path) })
-		entry := strings.Fields(hook.Entry)
-		if len(files) < 10 || entry[0] != "usher" || hook.Language != "system" {
-			t.Errorf("%s: runs %q in %s on %d files of the examples", hook.ID, hook.Entry, hook.Language, len(files))
+	for _, commit := range []struct{ reason, file, content, fails string }{
+		{"nothing is wrong", "policies/image-tags.yaml", string(policy), ""},
+		{"an object of which a policy warns", "manifests/pod.yaml", strings.Replace(pod, ":1", "", 1), "usher-audit"},
+		{"an object that complies", "manifests/pod.yaml", pod, ""},
+		{"a policy that does something else", "policies/image-tags.yaml", strings.Replace(string(policy), "operations: [CREATE, UPDATE]", "operations: [CREATE]", 1), "usher-test"},
+		{"a policy that does not compile", "policies/image-tags.yaml", "apiVersion: usher.dev/v1alpha1\nkind: ClusterObjectPolicy\nmetadata: {name: a}\nspec: {}\n", "usher-audit usher-check usher-test"},
+	} {
+		writeFile(t, filepath.Join(dir, commit.file), commit.content)
+		var failed []string
+		for id, h := range hooks(t) {
+			if !regexp.MustCompile(h.Files).MatchString(commit.file) {
+				continue
+			}
+			command := strings.Join(append([]string{h.Entry}, h.Args...), " ")
+			if h.PassFilenames == nil || *h.PassFilenames {
+				command += " " + commit.file
+			}
+			if out, status := inShell(t, dir, command); status != 0 {
+				t.Logf("%s: %s: %s", commit.reason, command, out)
+				failed = append(failed, id)
+			}
 		}
-		if stdout, stderr, status := execute(t, slices.Concat(entry[1:], files)); status != cli.ExitOK {
-			t.Errorf("%s: status %d: %s%s", hook.ID, status, stdout, stderr)
-		}
-		if _, _, status := execute(t, slices.Concat(entry[1:], []string{broken})); status == cli.ExitOK {
-			t.Errorf("%s finds nothing wrong with a policy without rules", hook.ID)
+		slices.Sort(failed)
+		if got := strings.Join(failed, " "); got != commit.fails {
+			t.Errorf("%s: %q fail, expected %q", commit.reason, got, commit.fails)
 		}
 	}
 }

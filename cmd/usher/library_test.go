@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -88,44 +87,5 @@ func TestLibraryTryShowsNoControls(t *testing.T) {
 	stdout, stderr, status := execute(t, []string{"library", "try", "rbac-hygiene", "-f", file})
 	if status != cli.ExitNegative || !strings.Contains(stdout, `Role shop/a\x1b[2Jb`) || strings.ContainsRune(stdout+stderr, 0x1b) {
 		t.Errorf("status %d: %q%q", status, stdout, stderr)
-	}
-}
-
-// TestInit runs what the workflow of a new repository runs.
-func TestInit(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		nil,
-		{"--pack", "supply-chain", "--pack", "wildcard-roles", "--pack", "seccomp-default"},
-	} {
-		dir := filepath.Join(t.TempDir(), "repository")
-		stdout, stderr, status := execute(t, slices.Concat([]string{"init", dir}, args))
-		if status != cli.ExitOK {
-			t.Fatalf("init %v: status %d: %s", args, status, stderr)
-		}
-		workflow, err := os.ReadFile(filepath.Join(dir, ".github", "workflows", "policies.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ran := 0
-		for line := range strings.Lines(string(workflow)) {
-			command, ok := strings.CutPrefix(strings.TrimSpace(line), "- run: usher ")
-			if !ok {
-				continue
-			}
-			ran++
-			fields := strings.Fields(command)
-			folder := len(fields) - 1
-			fields[folder] = filepath.Join(dir, fields[folder])
-			if out, stderr, status := execute(t, fields); status != cli.ExitOK {
-				t.Errorf("init %v: usher %s: status %d: %s%s", args, command, status, out, stderr)
-			}
-		}
-		if ran != 2 || !strings.HasPrefix(stdout, "wrote ") {
-			t.Errorf("init %v: the workflow runs usher %d times; %s", args, ran, stdout)
-		}
-		if _, stderr, status := execute(t, slices.Concat([]string{"init", dir}, args)); status == cli.ExitOK || !strings.Contains(stderr, "has README.md, .github/workflows/policies.yaml, policies/") {
-			t.Errorf("init %v again: status %d: %s", args, status, stderr)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,8 @@ import (
 type File struct {
 	Path    string
 	Content []byte
+	// Optional says that the file is kept if it exists, and that this is no error.
+	Optional bool
 }
 
 // Existing says what to do about files that exist.
@@ -42,35 +45,41 @@ func (e *ExistsError) Error() string {
 	return e.Folder + " has " + named
 }
 
-// Write writes files below a folder, which it makes. Links that lead out of it are errors, and so, with an
-// [ExistsError], are files that are to be kept.
-func Write(dir string, files []File, existing Existing) error {
+// Write writes files below a folder, which it makes, and returns the paths of optional ones that were kept. Links
+// that lead out of the folder are errors, and so, with an [ExistsError], are other files that are to be kept.
+func Write(dir string, files []File, existing Existing) (kept []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("write files: %w", err)
+		return nil, fmt.Errorf("write files: %w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("write files: %w", err)
+		return nil, fmt.Errorf("write files: %w", err)
 	}
 	defer func() { _ = root.Close() }()
 	if existing == Keep {
 		exist := &ExistsError{Folder: dir}
-		for _, f := range files {
-			if _, err := root.Lstat(f.Path); !errors.Is(err, fs.ErrNotExist) {
+		files = slices.DeleteFunc(slices.Clone(files), func(f File) bool {
+			if _, err := root.Lstat(f.Path); errors.Is(err, fs.ErrNotExist) {
+				return false
+			}
+			if f.Optional {
+				kept = append(kept, f.Path)
+			} else {
 				exist.Paths = append(exist.Paths, f.Path)
 			}
-		}
+			return true
+		})
 		if len(exist.Paths) > 0 {
-			return exist
+			return nil, exist
 		}
 	}
 	for _, f := range files {
 		if err := root.MkdirAll(path.Dir(f.Path), 0o755); err != nil {
-			return fmt.Errorf("write files: %w", err)
+			return nil, fmt.Errorf("write files: %w", err)
 		}
 		if err := root.WriteFile(f.Path, f.Content, 0o644); err != nil {
-			return fmt.Errorf("write files: %w", err)
+			return nil, fmt.Errorf("write files: %w", err)
 		}
 	}
-	return nil
+	return kept, nil
 }

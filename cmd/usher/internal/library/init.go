@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +30,11 @@ func Init(s cli.Streams) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write a repository of policies to start from",
 		Long: `Init writes policies of packs with their test cases, a workflow that checks and tests them,
-and a README, into a folder, which is the current one by default. Files that exist are not
-overwritten.`,
+and a README, into a folder, which is the current one by default. A README and a workflow that
+exist stay as they are; if one of the policies or of their cases exists, nothing is written.
+
+The cases have the params and actions of the pack, so that they pass with any --params and
+--action, and go on passing when you change those of the policies.`,
 		Example: `  usher init policies
   usher init --pack supply-chain --pack networking --params 'registries=[registry.acme.example]' policies`,
 		Args: cobra.MaximumNArgs(1),
@@ -47,12 +51,15 @@ overwritten.`,
 			if err != nil {
 				return err
 			}
-			err = files.Write(dir, made, files.Keep)
+			kept, err := files.Write(dir, made, files.Keep)
 			if _, ok := errors.AsType[*files.ExistsError](err); ok {
 				err = fmt.Errorf("%w: choose another folder; 'usher library install --out' updates policies", err)
 			}
 			if err != nil {
 				return err
+			}
+			for _, path := range kept {
+				cli.Notef(cmd, s, "note", "%s exists, and stays as it is", filepath.Join(dir, path))
 			}
 			enter := ""
 			if dir != "." {
@@ -83,8 +90,8 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 		return nil, fmt.Errorf("read workflow: %w", err)
 	}
 	all := []files.File{
-		{Path: "README.md", Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
-		{Path: ".github/workflows/policies.yaml", Content: bytes.ReplaceAll(workflow, []byte("USHER_VERSION: VERSION"), []byte("USHER_VERSION: "+installable(cli.BuildVersion().Version)))},
+		{Path: "README.md", Optional: true, Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
+		{Path: ".github/workflows/policies.yaml", Optional: true, Content: bytes.ReplaceAll(workflow, []byte("USHER_VERSION: VERSION"), []byte("USHER_VERSION: "+installable(cli.BuildVersion().Version)))},
 	}
 	for i := range policies {
 		p := &policies[i]
@@ -92,7 +99,11 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 		if err != nil {
 			return nil, err
 		}
-		cases := bytes.ReplaceAll(p.Cases, []byte("../"+p.File+".yaml"), []byte("../policies/"+p.Name+".yaml"))
+		cases, err := settled(p)
+		if err != nil {
+			return nil, err
+		}
+		cases = bytes.ReplaceAll(cases, []byte("../"+p.File+".yaml"), []byte("../policies/"+p.Name+".yaml"))
 		all = append(all, files.File{Path: "policies/" + p.Name + ".yaml", Content: manifest}, files.File{Path: "cases/" + p.Name + ".yaml", Content: cases})
 	}
 	return all, nil

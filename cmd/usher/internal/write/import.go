@@ -263,7 +263,7 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*pr
 		if f.force {
 			existing = files.Replace
 		}
-		err := files.Write(f.folder, documents, existing)
+		_, err := files.Write(f.folder, documents, existing)
 		if _, ok := errors.AsType[*files.ExistsError](err); ok {
 			err = fmt.Errorf("%w: choose another folder, or overwrite them with --force", err)
 		}
