@@ -164,7 +164,8 @@ func (p *prover) judge(ctx context.Context, policies []map[string]any, of *suite
 	}
 	metadata, _ := c.Request.Object["metadata"].(map[string]any)
 	c.Request.Namespace, _ = metadata["namespace"].(string)
-	return proof.Judge(ctx, &c)
+	settled, report := c.RunStrictly(ctx)
+	return proof.Of(settled, report.Status == policytest.Passed, report.Message)
 }
 
 // request fills in the request of an AdmissionReview.
