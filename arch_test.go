@@ -131,7 +131,8 @@ var mayImport = []struct {
 	{"internal/convert/kyverno/corpus", []string{"internal/kind"}},
 	{"internal/convert/kyverno/interpret", []string{"internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax"}},
 	{"internal/convert/kyverno/syntax", nil},
-	{"internal/convert/kyverno", []string{".", "api/...", "internal/convert", "internal/convert/kyverno/expression", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
+	{"internal/convert/kyverno", []string{".", "api/...", "internal/convert", "internal/convert/kyverno/celkinds", "internal/convert/kyverno/expression", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
+	{"internal/convert/kyverno/celkinds", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.

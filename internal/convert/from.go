@@ -104,7 +104,7 @@ func from(o api.Object, bindings []binding, params inPlace) (Conversion, error) 
 		spec.PodTemplates = v1alpha1.PodTemplatesOff
 		said.add(rule.Warning, "spec.podTemplates", "workloads are not validated, as before", "remove podTemplates to warn of those whose pods would be refused")
 	}
-	readAnnotations(converted)
+	ReadAnnotations(converted)
 	for i := range bindings {
 		c.From = append(c.From, bindings[i].object)
 		spec.Bindings = append(spec.Bindings, inline(&bindings[i], spec.Bindings))
@@ -169,8 +169,8 @@ func (n *notes) messages(name string, spec *v1alpha1.ClusterObjectPolicySpec) {
 	}
 }
 
-// readAnnotations moves what Kyverno's annotations say into the fields for it.
-func readAnnotations(p *v1alpha1.ClusterObjectPolicy) {
+// ReadAnnotations moves what Kyverno's annotations say into the fields for it.
+func ReadAnnotations(p *v1alpha1.ClusterObjectPolicy) {
 	delete(p.Annotations, lastApplied)
 	for key, field := range annotated(&p.Spec) {
 		value, ok := p.Annotations[key]
