@@ -251,7 +251,7 @@ var homes = []struct {
 	folders    []string
 }{
 	{"cuelang.org/go", []string{"internal/lang/cue/..."}},
-	{"github.com/google/cel-go", []string{"internal/lang/cel/..."}},
+	{"github.com/google/cel-go", []string{"internal/lang/cel/...", "internal/convert/kyverno/celkinds"}},
 	// The interfaces of plugins change with almost every release of Kubernetes.
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
 	{"k8s.io/apiserver/pkg/authorization", []string{
