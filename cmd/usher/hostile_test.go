@@ -75,6 +75,10 @@ func TestHostileTexts(t *testing.T) {
 			{files["gatekeeper.yaml"]}, {"--report", "text", files["gatekeeper.yaml"]}, {"--report", "json", files["gatekeeper.yaml"]}, {hostile}, {objects}, {files["syntax.yaml"]},
 			{files["gatekeeper.yaml"], "--prove", files["gatekeeper.yaml"]}, {files["gatekeeper.yaml"], "--prove", objects}, {files["gatekeeper.yaml"], "--out", filepath.Join(filepath.Dir(objects), "imported")},
 		},
+		"usher import kyverno": {
+			{files["kyverno.yaml"]}, {"--report", "text", files["kyverno.yaml"]}, {"--report", "json", files["kyverno.yaml"]}, {hostile}, {objects}, {files["syntax.yaml"]},
+			{files["kyverno.yaml"], "--out", filepath.Join(filepath.Dir(objects), "from-kyverno")},
+		},
 		"usher import kubernetes": {{files["vap.yaml"]}, {files["broken-vap.yaml"]}, {files["syntax.yaml"]}, {hostile}},
 		"usher render":            {{policies}, {"--cue", policies}, {broken}, {"--from", files["vap.yaml"]}, {"--from", files["broken-vap.yaml"]}, {"--from", files["syntax.yaml"]}, {"--to", "vap", files["policies/refuses.yaml"]}, {"--to", "vap", policies}, {"--to", hostile, policies}},
 		"usher serve":             {{"-p", hostile}, {"-p", policies, "--bind-address", hostile}},
@@ -188,6 +192,10 @@ func hostileFiles(t *testing.T) map[string]string {
 	unknown["metadata"] = map[string]any{"name": hostile}
 	unknown["spec"].(map[string]any)["targets"].([]any)[0].(map[string]any)["code"].([]any)[0].(map[string]any)["source"].(map[string]any)[hostile] = hostile
 	write("gatekeeper.yaml", template, constraint, other, unknown, tree(t, hostileSuite))
+	nameless, unread := tree(t, hostileKyverno), tree(t, hostileKyverno)
+	nameless["metadata"] = map[string]any{"name": hostile}
+	unread["metadata"], unread["spec"] = map[string]any{"name": "unread"}, map[string]any{hostile: hostile, "rules": hostile}
+	write("kyverno.yaml", tree(t, hostileKyverno), nameless, unread, map[string]any{"apiVersion": "kyverno.io/v2", "kind": hostile, "metadata": map[string]any{"name": hostile}})
 	write("packs/hostile/pack.yaml", pack)
 	write("packs/hostile/policies/refuses.yaml", refuses)
 	write("cases/policy.yaml", refuses)
@@ -276,6 +284,16 @@ apiVersion: constraints.gatekeeper.sh/v1beta1
 kind: Refuses
 metadata: {name: refuses}
 spec: {match: {kinds: [{apiGroups: [""], kinds: [Pod]}], name: "HOSTILE*", namespaces: ["HOSTILE"]}, parameters: {a: "HOSTILE", "HOSTILE": a}}
+`
+
+const hostileKyverno = `
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: kyverno, annotations: {policies.kyverno.io/description: "HOSTILE", policies.kyverno.io/severity: "HOSTILE"}}
+spec:
+  validationFailureAction: "HOSTILE"
+  rules:
+  - {name: "HOSTILE", match: {any: [{resources: {kinds: [ConfigMap], names: ["HOSTILE*"], namespaces: ["HOSTILE"]}, subjects: [{kind: User, name: "HOSTILE"}]}]}, validate: {message: "HOSTILE", pattern: {"(HOSTILE)": "HOSTILE|>1", data: {"=(HOSTILE)": "HOSTILE*"}}}}
 `
 
 const hostileSuite = `

@@ -104,10 +104,38 @@ func TestImportWithoutPolicies(t *testing.T) {
 		{[]string{"import", "gatekeeper"}, "no policies given: name files or folders"},
 		{[]string{"import", "gatekeeper", "../../examples/objects/pod.yaml"}, "no objects of Gatekeeper in ../../examples/objects/pod.yaml"},
 		{[]string{"import", "gatekeeper", suitesOf + "objects/template.yaml", "--prove", "../../examples/objects/pod.yaml"}, "no tests in ../../examples/objects/pod.yaml"},
-		{[]string{"import", "kyverno"}, "unknown command"},
+		{[]string{"import", "kyverno"}, "no policies given: name files or folders"},
+		{[]string{"import", "opa"}, "unknown command"},
 	} {
 		if _, stderr, status := execute(t, row.args); status == cli.ExitOK || !strings.Contains(stderr, row.want) {
 			t.Errorf("%q: status %d: %s", row.args, status, stderr)
 		}
+	}
+}
+
+// TestImportKyverno: what is imported passes the check, and overwrites nothing.
+func TestImportKyverno(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "policies")
+	args := []string{"import", "kyverno", "../../examples/kyverno/policies", "--out", dir}
+	stdout, stderr, status := execute(t, args)
+	if status != cli.ExitNegative || stdout != "" || !strings.HasSuffix(stderr, "2 converted, 1 left out\n") || !strings.Contains(stderr, "spec.rules[0]: it generates objects") {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	if stdout, stderr, status := execute(t, []string{"check", "--strict", dir}); status != cli.ExitOK {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "memory-limits.yaml"))
+	if err != nil || !strings.Contains(string(content), "- Warn") || strings.Contains(string(content), "- Deny") {
+		t.Errorf("%v\n%s", err, content)
+	}
+	if _, stderr, status := execute(t, append(args, "--enforce")); status != cli.ExitUnusable || !strings.Contains(stderr, "overwrite them with --force") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if _, stderr, status := execute(t, append(args, "--enforce", "--force")); status != cli.ExitNegative {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if content, err := os.ReadFile(filepath.Join(dir, "memory-limits.yaml")); err != nil || !strings.Contains(string(content), "- Deny") {
+		t.Errorf("%v\n%s", err, content)
 	}
 }

@@ -10,8 +10,19 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
+
+// Options say how to convert policies of another engine.
+type Options struct {
+	// Kinds are the kinds that the policies may select or read.
+	Kinds *kind.Set
+	// Enforce lets policies deny where they did. Otherwise they warn.
+	Enforce bool
+	// Limits are those of the policies.
+	Limits rule.Limits
+}
 
 // A Foreign is an object of another policy engine.
 type Foreign struct {

@@ -48,7 +48,6 @@ func kindNames() []string {
 // foreignEngine returns whose policy a kind is, if it is one of another policy engine, and how such
 // policies can be written for Usher.
 func foreignEngine(gvk schema.GroupVersionKind) (engine, do string) {
-	const write = "write it as a ClusterObjectPolicy: docs/object-policies/other-engines.md has common policies in both forms"
 	switch {
 	case gvk.Group == "kyverno.io" && slices.Contains([]string{"ClusterPolicy", "Policy", "PolicyException", "ClusterCleanupPolicy", "CleanupPolicy"}, gvk.Kind),
 		gvk.Group == "policies.kyverno.io":
@@ -61,7 +60,7 @@ func foreignEngine(gvk schema.GroupVersionKind) (engine, do string) {
 	if engine == "Gatekeeper" {
 		return engine, "'usher import gatekeeper' makes a ClusterObjectPolicy of a template in CEL with its constraints"
 	}
-	return engine, write + "; of a ValidatingAdmissionPolicy that " + engine + " generates from it, 'usher import kubernetes' makes one"
+	return engine, "'usher import kyverno' makes an object policy of it"
 }
 
 // ofOtherEngine is a policy of another engine, which nothing would enforce here.

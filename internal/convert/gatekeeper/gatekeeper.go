@@ -19,8 +19,6 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/convert"
-	"github.com/usher-dev/usher/internal/kind"
-	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/stall"
 )
 
@@ -34,14 +32,7 @@ const (
 )
 
 // Options say how to convert policies.
-type Options struct {
-	// Kinds are the kinds that the policies may select.
-	Kinds *kind.Set
-	// Enforce keeps the action deny of constraints, which otherwise becomes Warn.
-	Enforce bool
-	// Limits are those of the policies.
-	Limits rule.Limits
-}
+type Options = convert.Options
 
 // Is reports whether an object is one of Gatekeeper.
 func Is(object map[string]any) bool {

@@ -54,9 +54,9 @@ func targetOf(text string) target {
 func (c *conversion) targets(blocks []syntax.Block) ([][]target, error) {
 	all := make([][]target, len(blocks))
 	for n := range blocks {
+		field := blocks[n].Field + ".resources.kinds"
 		for _, text := range blocks[n].Resources.Kinds {
 			t := targetOf(text)
-			field := blocks[n].Field + ".resources.kinds" //nolint:gosec // There are four.
 			switch {
 			case t.kind == "":
 				return nil, refuse(field, "it has no kind: "+text, "correct it")

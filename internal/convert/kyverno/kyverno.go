@@ -14,8 +14,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
-	"github.com/usher-dev/usher/internal/kind"
-	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/stall"
 )
 
@@ -23,14 +21,7 @@ import (
 const group = "kyverno.io"
 
 // Options say how to convert policies.
-type Options struct {
-	// Kinds are the kinds that the policies may select.
-	Kinds *kind.Set
-	// Enforce keeps the action Enforce of policies, which otherwise becomes Warn.
-	Enforce bool
-	// Limits are those of the policies.
-	Limits rule.Limits
-}
+type Options = convert.Options
 
 // Is reports whether an object is one that decides requests to Kyverno, or that was meant to.
 func Is(object map[string]any) bool {

@@ -91,13 +91,19 @@ func dns(name string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-.")
 }
 
+// label returns a name as that of a validation.
+func label(name string) string {
+	name = strings.Trim(strings.ReplaceAll(dns(name), ".", "-"), "-")
+	return strings.TrimRight(name[:min(len(name), 63)], "-")
+}
+
 // patterned converts a rule with a pattern, without variables.
 func (c *conversion) patterned(r *syntax.Rule) (*piece, error) {
 	p, err := c.piece(r, admissionv1.Create, admissionv1.Update)
 	if err != nil {
 		return nil, err
 	}
-	v := &v1alpha1.Validation{Name: r.Name, Message: strings.TrimSpace(r.Validate.Message)}
+	v := &v1alpha1.Validation{Name: label(r.Name), Message: strings.TrimSpace(r.Validate.Message)}
 	if strings.Contains(v.Message, "{{") || strings.Contains(v.Message, "$(") {
 		return nil, refuse(r.Validate.Field+".message", "it has a variable", "write the message as a messageExpression")
 	}

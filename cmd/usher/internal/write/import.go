@@ -20,7 +20,6 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/convert"
-	"github.com/usher-dev/usher/internal/convert/gatekeeper"
 	"github.com/usher-dev/usher/internal/convert/proof"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/printable"
@@ -34,11 +33,12 @@ func Import(s cli.Streams) *cobra.Command {
 		Long: `Import makes ClusterObjectPolicies of policies of other engines. A policy is converted
 wholly, or left out with the reasons.`,
 		Example: `  usher import gatekeeper library/
-  usher import kubernetes policy.yaml bindings.yaml`,
+  usher import kubernetes policy.yaml bindings.yaml
+  usher import kyverno policies/`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(importGatekeeper(s), importKubernetes(s))
+	cmd.AddCommand(importGatekeeper(s), importKubernetes(s), importKyverno(s))
 	return cmd
 }
 
@@ -68,44 +68,15 @@ that they decide differently is an error.`,
 
 // importFlags are those of imports from other engines.
 type importFlags struct {
+	engine
+
 	paths          []string
 	folder         string
-	prove          []string
+	tests          []string
 	force, enforce bool
 	strict         bool
 	report         cli.OutputFlag
 	limits         policies.Limits
-}
-
-// importGatekeeper returns usher import gatekeeper.
-func importGatekeeper(s cli.Streams) *cobra.Command {
-	var f importFlags
-	cmd := &cobra.Command{
-		Use:   "gatekeeper PATH...",
-		Short: "Make ClusterObjectPolicies of Gatekeeper's templates in CEL",
-		Long: `Gatekeeper makes a ClusterObjectPolicy of each ConstraintTemplate in CEL among files and
-folders, with a binding for each of its constraints. Namespaces that a Config excludes are
-excluded. A template is converted wholly, or left out with the reasons: templates in Rego
-alone are, and so are mutations and external data.
-
-Nothing that is imported denies: where a constraint denies, the binding warns, unless
---enforce is set. The outcome for each template goes to the standard error, and with
---report to the standard output in place of the policies.
-
-With --prove the tests of gator in files and folders run on what their templates become.
-They are written as cases of 'usher test' as well, into the folder cases of --out.
-
-The exit status is 0 if all is converted, 1 if something was left out or a test differs,
-and 2 if a file cannot be read or written.`,
-		Example: `  usher import gatekeeper library/ --out usher/
-  usher import gatekeeper library/ --prove library/ --out usher/
-  usher import gatekeeper --report json library/
-  kubectl get constrainttemplates,constraints -o yaml | usher import gatekeeper - --out usher/`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
-	}
-	f.register(cmd)
-	return cmd
 }
 
 func (f *importFlags) register(cmd *cobra.Command) {
@@ -115,8 +86,10 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("out")
 	flags.BoolVar(&f.force, "force", false, "with --out, overwrite files that exist")
 	flags.BoolVar(&f.enforce, "enforce", false, "let policies deny where they did")
-	flags.StringArrayVar(&f.prove, "prove", nil, "file or folder with tests of the other engine, to run on the policies (repeatable)")
-	flags.BoolVar(&f.strict, "strict", false, "with --prove, leave out policies that a test shows to be different")
+	if f.prove != nil {
+		flags.StringArrayVar(&f.tests, "prove", nil, "file or folder with tests of the other engine, to run on the policies (repeatable)")
+		flags.BoolVar(&f.strict, "strict", false, "with --prove, leave out policies that a test shows to be different")
+	}
 	flags.Var(&f.report, "report", "print the outcome for each policy, in place of the policies: text, json, yaml")
 	f.report.Allow("", "text", "json", "yaml")
 	cli.Offer(cmd, "report", "text", "json", "yaml")
@@ -136,17 +109,17 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	found, others := foreign(inputs, gatekeeper.Is)
+	found, others := foreign(inputs, f.is)
 	if len(found) == 0 {
-		return fmt.Errorf("no objects of Gatekeeper in %s", strings.Join(paths, ", "))
+		return fmt.Errorf("no objects of %s in %s", f.name, strings.Join(paths, ", "))
 	}
 	defined, err := kind.Defined(others)
 	if err != nil {
 		return err
 	}
-	o := gatekeeper.Options{Kinds: kind.Recorded().With(defined), Enforce: f.enforce, Limits: limits}
+	o := convert.Options{Kinds: kind.Recorded().With(defined), Enforce: f.enforce, Limits: limits}
 	imports, err := policies.Within(cmd.Context(), f.limits.Timeout(), "import policies", func(ctx context.Context) ([]convert.Import, error) {
-		return gatekeeper.Policies(ctx, found, o), nil
+		return f.policies(ctx, found, o), nil
 	})
 	if err != nil {
 		return err
@@ -169,25 +142,25 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 }
 
 // proofs runs the tests of the other engine.
-func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o gatekeeper.Options) ([]proof.Row, error) {
-	if len(f.prove) == 0 {
+func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o convert.Options) ([]proof.Row, error) {
+	if len(f.tests) == 0 {
 		return nil, nil
 	}
-	inputs, err := objects.Read(cmd, s, f.prove)
+	inputs, err := objects.Read(cmd, s, f.tests)
 	if err != nil {
 		return nil, err
 	}
 	var rows []proof.Row
 	read := together{known: map[string]*readOnce{}}
-	found, _ := foreign(inputs, gatekeeper.IsSuite)
+	found, _ := foreign(inputs, f.isTest)
 	for i := range found {
-		rows = append(rows, gatekeeper.Prove(ctx, &found[i], read.file, o)...)
+		rows = append(rows, f.prove(ctx, &found[i], read.file, o)...)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("no tests in %s: expected objects of the kind Suite", strings.Join(f.prove, ", "))
+		return nil, fmt.Errorf("no tests in %s: expected objects of the kind %s", strings.Join(f.tests, ", "), f.test)
 	}
 	return rows, nil
 }

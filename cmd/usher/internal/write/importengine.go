@@ -1,0 +1,85 @@
+package write
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/gatekeeper"
+	"github.com/usher-dev/usher/internal/convert/kyverno"
+	"github.com/usher-dev/usher/internal/convert/proof"
+)
+
+// An engine is another policy engine.
+type engine struct {
+	name string
+	// is says whether an object is one of its policies, and isTest whether one has its tests, which are of the
+	// kind test.
+	is, isTest func(object map[string]any) bool
+	test       string
+	policies   func(ctx context.Context, objects []convert.Foreign, o convert.Options) []convert.Import
+	prove      func(ctx context.Context, of *convert.Foreign, read proof.Read, o convert.Options) []proof.Row
+}
+
+// importGatekeeper returns usher import gatekeeper.
+func importGatekeeper(s cli.Streams) *cobra.Command {
+	f := importFlags{engine: engine{
+		name: "Gatekeeper", is: gatekeeper.Is, isTest: gatekeeper.IsSuite, test: "Suite", policies: gatekeeper.Policies, prove: gatekeeper.Prove,
+	}}
+	cmd := &cobra.Command{
+		Use:   "gatekeeper PATH...",
+		Short: "Make ClusterObjectPolicies of Gatekeeper's templates in CEL",
+		Long: `Gatekeeper makes a ClusterObjectPolicy of each ConstraintTemplate in CEL among files and
+folders, with a binding for each of its constraints. Namespaces that a Config excludes are
+excluded. A template is converted wholly, or left out with the reasons: templates in Rego
+alone are, and so are mutations and external data.
+
+Nothing that is imported denies: where a constraint denies, the binding warns, unless
+--enforce is set. The outcome for each template goes to the standard error, and with
+--report to the standard output in place of the policies.
+
+With --prove the tests of gator in files and folders run on what their templates become.
+They are written as cases of 'usher test' as well, into the folder cases of --out.
+
+The exit status is 0 if all is converted, 1 if something was left out or a test differs,
+and 2 if a file cannot be read or written.`,
+		Example: `  usher import gatekeeper library/ --out usher/
+  usher import gatekeeper library/ --prove library/ --out usher/
+  usher import gatekeeper --report json library/
+  kubectl get constrainttemplates,constraints -o yaml | usher import gatekeeper - --out usher/`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+// importKyverno returns usher import kyverno.
+func importKyverno(s cli.Streams) *cobra.Command {
+	f := importFlags{engine: engine{name: "Kyverno", is: kyverno.Is, policies: kyverno.Policies}}
+	cmd := &cobra.Command{
+		Use:   "kyverno PATH...",
+		Short: "Make object policies of Kyverno's policies",
+		Long: `Kyverno makes a ClusterObjectPolicy of each ClusterPolicy among files and folders, and an
+ObjectPolicy of each Policy. Objects for which a PolicyException is are excluded. A policy is
+converted wholly, or left out with the reasons: rules that generate objects, verify images or
+change other objects than that of the request are. Rules that are not for the same requests
+become policies of their own.
+
+Nothing that is imported denies: where a policy enforces, the binding warns, unless --enforce
+is set. The outcome for each policy goes to the standard error, and with --report to the
+standard output in place of the policies.
+
+The exit status is 0 if all is converted, 1 if something was left out, and 2 if a file cannot
+be read or written.`,
+		Example: `  usher import kyverno policies/ --out usher/
+  usher import kyverno --report text policies/
+  kubectl get clusterpolicies,policies,policyexceptions -A -o yaml | usher import kyverno - --out usher/`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.register(cmd)
+	return cmd
+}
