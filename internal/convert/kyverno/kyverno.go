@@ -13,6 +13,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/kyverno/celkinds"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
 	"github.com/usher-dev/usher/internal/stall"
 )
@@ -27,7 +28,7 @@ type Options = convert.Options
 func Is(object map[string]any) bool {
 	version, _ := object["apiVersion"].(string)
 	of := schema.FromAPIVersionAndKind(version, "")
-	return of.Group == group && object["kind"] != "UpdateRequest"
+	return of.Group == group && object["kind"] != "UpdateRequest" || celkinds.Is(object)
 }
 
 // Policies converts each policy among the objects. What is not converted is left out by name.
@@ -41,8 +42,13 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 		i.Leave(f, field, what, do)
 		all = append(all, i)
 	}
+	var inCEL []convert.Foreign
 	for n := range objects {
 		f := &objects[n]
+		if celkinds.Is(f.Object) {
+			inCEL = append(inCEL, *f)
+			continue
+		}
 		switch of := f.Ref(); of.Kind {
 		case "ClusterPolicy", "Policy":
 			if other := seen[of]; other == nil {
@@ -66,7 +72,7 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 		stall.Of(ctx).At(f.Ref().String())
 		all = append(all, policy(ctx, f, exceptions, o))
 	}
-	return all
+	return append(all, celkinds.Policies(ctx, inCEL, celkinds.Options(o))...)
 }
 
 // insteadOf says what to do instead of importing an object.
