@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
@@ -50,6 +51,20 @@ func joined(parts []Value, operator string, binds power, decided, none string) V
 	for i := len(parts) - 2; i >= 0; i-- {
 		left, failing := parts[i], v.fails
 		switch {
+		case left.IsConstant && left.Text == decided:
+			v = left
+		case left.IsConstant:
+		case v.IsConstant && v.Text == none:
+			v = left
+			continue
+		case left.fails && left.guard != "":
+			// It is strict, and so is what comes after it.
+			rest := v
+			if v.guard != "" {
+				rest = truth(v.guard+" && "+v.in(conjunction), conjunction)
+			}
+			v = truth(left.in(binds)+operator+rest.in(binds), binds)
+			v.guard = left.guard
 		case left.fails && decided == "true":
 			v = truth(left.in(disjunction)+" ? true : "+v.in(disjunction), ternary)
 		case left.fails:
@@ -58,6 +73,9 @@ func joined(parts []Value, operator string, binds power, decided, none string) V
 			v = truth(left.in(binds)+operator+v.in(binds), binds)
 		}
 		v.fails = failing || left.fails
+	}
+	if v.guard != "" {
+		v = truth(v.guard+" && "+v.in(conjunction), conjunction)
 	}
 	return v
 }
@@ -93,14 +111,41 @@ func (s *Scope) Condition(c *syntax.Condition) (Value, error) {
 	if err != nil {
 		return value, err
 	}
-	fails := key.CanFail() || value.CanFail()
 	o := &operation{Scope: s, operator: strings.ToLower(c.Operator)}
 	v, err := o.write(key, value)
 	if err != nil {
 		return v, err
 	}
-	v.fails = fails
+	v.fails = key.CanFail() || value.CanFail()
+	if s.lenient && v.fails {
+		if v.guard, err = present(key, value); err != nil {
+			return v, err
+		}
+	}
 	return v, nil
+}
+
+// present returns a condition that no value is missing.
+func present(values ...Value) (string, error) {
+	var all []string
+	for _, v := range values {
+		switch {
+		case !v.CanFail():
+		case v.fails || v.absent != missing:
+			return "", refuse(writeIt, "a condition of elements that may be an error is not imported")
+		case simplePath(v.Text):
+			all = append(all, "has("+v.Text+")")
+		default:
+			all = append(all, v.option+".hasValue()")
+		}
+	}
+	return strings.Join(all, " && "), nil
+}
+
+// simplePath reports whether all but the last field of a path is a name.
+func simplePath(text string) bool {
+	name, field, ok := strings.Cut(text, ".")
+	return ok && identifier(name) && identifier(field)
 }
 
 // An operation is a comparison of a condition.
@@ -114,6 +159,9 @@ type operation struct {
 func (o *operation) write(key, value Value) (Value, error) {
 	if key.IsConstant && key.Constant == nil {
 		return known(false), nil
+	}
+	if holds, ok := o.folded(key, value); ok {
+		return known(holds), nil
 	}
 	key = o.shortened(key, value)
 	apply, err := o.comparison()
@@ -160,6 +208,36 @@ func (o *operation) write(key, value Value) (Value, error) {
 		return result, err
 	}
 	return truth(guard+" && "+result.in(relation), conjunction), nil
+}
+
+// folded returns the outcome for constants that are plain texts, if it is known.
+func (o *operation) folded(key, value Value) (holds, ok bool) {
+	plain := func(of any) bool {
+		text, ok := of.(string)
+		return ok && text != "" && !strings.ContainsAny(text, "*?0123456789")
+	}
+	if !key.IsConstant || !value.IsConstant || !plain(key.Constant) {
+		return false, false
+	}
+	list, isList := value.Constant.([]any)
+	if !isList {
+		list = []any{value.Constant}
+	}
+	if slices.ContainsFunc(list, func(of any) bool { return !plain(of) }) {
+		return false, false
+	}
+	in := slices.Contains(list, key.Constant)
+	switch o.operator {
+	case "equals", "equal":
+		return in, !isList
+	case "notequals", "notequal":
+		return !in, !isList
+	case "anyin", "allin", "in":
+		return in, isList
+	case "anynotin", "allnotin", "notin":
+		return !in, isList
+	}
+	return false, false
 }
 
 // marker is the name of a key while its uses are counted.

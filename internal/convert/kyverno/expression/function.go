@@ -25,6 +25,9 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 		if args[i], err = t.node(arg, on); err != nil {
 			return Value{}, err
 		}
+		if args[i].isNull() {
+			return Value{}, refuse(writeIt, "%s() of null is an error", n.Text)
+		}
 		if args[i].root != nil {
 			return Value{}, refuse("name a field of it", "the argument of %s() is more than a policy can read", n.Text)
 		}

@@ -20,6 +20,12 @@ func (t *translation) either(n *jmespath.Node, on Value) (Value, error) {
 	if b.root != nil {
 		return b, refuse("name a field of it", "the operand of || is more than a policy can read")
 	}
+	switch {
+	case a.IsConstant && falsy(a.Constant):
+		return b, nil
+	case a.IsConstant:
+		return a, nil
+	}
 	if a.Text == "request.operation" || a.Type.Kind == Integer && a.option == "" {
 		return a, nil
 	}

@@ -75,6 +75,9 @@ func (t *translation) field(name string, on Value) (Value, error) {
 		}
 		return on.root.known(path)
 	}
+	if on.isNull() {
+		return on, nil
+	}
 	switch on.Type.Kind {
 	case Map, Any:
 		return on.field(name), nil
@@ -100,6 +103,9 @@ func (t *translation) sub(n *jmespath.Node, on Value) (Value, error) {
 }
 
 func (t *translation) index(index int, on Value) (Value, error) {
+	if on.isNull() {
+		return on, nil
+	}
 	if on.Type.Kind != List && on.Type.Kind != Any {
 		return Value{}, refuse("check the path", "an element is read of something that is no list")
 	}
@@ -186,6 +192,9 @@ func (t *translation) project(n *jmespath.Node, on Value) (Value, error) {
 
 // apply evaluates a node on each element of a list.
 func (t *translation) apply(list Value, of, each *jmespath.Node) (Value, error) {
+	if list.isNull() {
+		return list, nil
+	}
 	if each.Op == jmespath.Current {
 		return list.then("", list.Type.Item()), nil
 	}
@@ -217,6 +226,9 @@ func (t *translation) projectValues(n *jmespath.Node, on Value) (Value, error) {
 	if err != nil {
 		return left, err
 	}
+	if left.isNull() {
+		return left, nil
+	}
 	if left.root != nil || left.Type.Kind != Map {
 		return Value{}, refuse(writeIt, "the values of such a map, .*, are not imported")
 	}
@@ -230,6 +242,9 @@ func (t *translation) filter(n *jmespath.Node, on Value) (Value, error) {
 	}
 	if left, err = left.elements(); err != nil {
 		return left, err
+	}
+	if left.isNull() {
+		return left, nil
 	}
 	name, inner := t.each(n.Args[0])
 	condition, err := inner.node(n.Args[2], fresh(name, postfix, left.Type.Item()))
@@ -247,7 +262,7 @@ func (t *translation) flatten(of *jmespath.Node, on Value) (Value, error) {
 	if err != nil {
 		return left, err
 	}
-	if left, err = left.elements(); err != nil {
+	if left, err = left.elements(); err != nil || left.isNull() {
 		return left, err
 	}
 	if left.joined[0] != "" {

@@ -30,6 +30,15 @@ type Scope struct {
 	taken  map[string]bool
 	notes  map[string]bool
 	hidden map[string]error
+	// lenient says that a condition that fails does not hold, and nor do those that it is one of.
+	lenient bool
+}
+
+// Lenient returns a scope whose conditions do not hold where Kyverno has an error, as those of elements.
+func (s *Scope) Lenient() *Scope {
+	inner := *s
+	inner.lenient = true
+	return &inner
 }
 
 // NewScope returns the scope of the expressions of a rule: object and oldObject in CEL, of a type.

@@ -162,3 +162,11 @@ func (t Type) follow(name string) Type {
 	}
 	return typeOf(t.set, parts)
 }
+
+// Schemas returns those that the values may have; none if one of them is not known.
+func (t Type) Schemas() []*kind.Schema {
+	if slices.Contains(t.at, nil) {
+		return nil
+	}
+	return t.at
+}

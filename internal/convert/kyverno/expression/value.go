@@ -85,6 +85,8 @@ func (v Value) CanBeNull() bool {
 	return v.absent == null || v.absent == mixed || v.IsConstant && v.Constant == nil
 }
 
+func (v Value) isNull() bool { return v.IsConstant && v.Constant == nil }
+
 // CanBeAbsent reports whether the text fails in some cases.
 func (v Value) CanBeAbsent() bool { return v.option != "" }
 
