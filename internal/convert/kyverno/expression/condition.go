@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -210,34 +211,46 @@ func (o *operation) write(key, value Value) (Value, error) {
 	return truth(guard+" && "+result.in(relation), conjunction), nil
 }
 
-// folded returns the outcome for constants that are plain texts, if it is known.
+// unlessNull adds that a value of which nothing is known is not null to a condition that holds for null.
+func (v Value) unlessNull(holds Value) Value {
+	if v.Type.Kind != Any || v.IsConstant || holds.IsConstant {
+		return holds
+	}
+	return truth(v.in(sum)+" != null && "+holds.in(relation), conjunction)
+}
+
+// folded returns the outcome for constants, if it is known.
 func (o *operation) folded(key, value Value) (holds, ok bool) {
-	plain := func(of any) bool {
-		text, ok := of.(string)
-		return ok && text != "" && !strings.ContainsAny(text, "*?0123456789")
-	}
-	if !key.IsConstant || !value.IsConstant || !plain(key.Constant) {
+	text, isText := key.Constant.(string)
+	if !isText || !key.IsConstant || !value.IsConstant {
 		return false, false
 	}
+	of, isText := value.Constant.(string)
 	list, isList := value.Constant.([]any)
-	if !isList {
-		list = []any{value.Constant}
-	}
-	if slices.ContainsFunc(list, func(of any) bool { return !plain(of) }) {
+	if isText && !plain(of) || isList && slices.ContainsFunc(list, func(of any) bool { t, ok := of.(string); return !ok || !plain(t) }) || !plain(text) {
 		return false, false
 	}
-	in := slices.Contains(list, key.Constant)
+	in := slices.ContainsFunc(texts(list), func(of string) bool { return matches(of, text) || matches(text, of) })
 	switch o.operator {
 	case "equals", "equal":
-		return in, !isList
+		return isText && matches(of, text), isText
 	case "notequals", "notequal":
-		return !in, !isList
+		return !(isText && matches(of, text)), isText
 	case "anyin", "allin", "in":
-		return in, isList
+		return in || isText && matches(of, text), isText || isList
 	case "anynotin", "allnotin", "notin":
 		return !in, isList
 	}
 	return false, false
+}
+
+// plain reports whether a text is no number, quantity, duration, range or JSON, for sure.
+func plain(text string) bool {
+	return text == "*" || text != "" && !strings.ContainsAny(text, "?0123456789[{\"")
+}
+
+func matches(pattern, text string) bool {
+	return regexp.MustCompile(wildcardRegexp(pattern)).MatchString(text)
 }
 
 // marker is the name of a key while its uses are counted.
@@ -281,7 +294,7 @@ func (o *operation) comparison() (func(k, v Value) (Value, error), error) {
 	case "notequals", "notequal":
 		return func(k, v Value) (Value, error) {
 			result, err := o.equal(k, v)
-			return result.inverse(), err
+			return k.unlessNull(result.inverse()), err
 		}, nil
 	case "anyin", "allin", "anynotin", "allnotin":
 		return o.membership, nil

@@ -138,6 +138,12 @@ func textEquals(k Value, c string) Value {
 		return truth(k.in(sum)+" == "+quote(c), relation)
 	}
 	fits := Wildcard(k, c)
+	if fits.IsConstant && k.Type.Word {
+		return fits
+	}
+	if fits.IsConstant {
+		return truth("!"+quantity, unary)
+	}
 	if strings.ContainsAny(c[:1], "*?+-.0123456789") {
 		// What is a quantity equals nothing else.
 		return truth("!"+quantity+" && "+fits.in(relation), conjunction)

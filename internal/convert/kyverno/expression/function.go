@@ -34,7 +34,7 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 	}
 	v, err := write.write(t, args)
 	for _, arg := range args {
-		*t.fails = *t.fails || arg.option != "" && n.Text != "to_string" && n.Text != "not_null"
+		*t.fails = *t.fails || arg.option != "" && n.Text != "to_string" && n.Text != "to_number" && n.Text != "not_null"
 	}
 	return v, err
 }
@@ -172,24 +172,30 @@ func textOf(t *translation, of Value) (Value, error) {
 		return of, nil
 	case Integer, Bool, Either:
 	case Any:
-		t.note("a list or a map is no text: the condition fails where Kyverno has its JSON")
+		t.note("a list or a map in a text fails, where Kyverno writes it as JSON")
 	default:
 		return of, refuse(writeIt, "the JSON of lists, maps and fractions is not imported")
 	}
 	return fresh("string("+of.Text+")", postfix, Type{Kind: Text}), nil
 }
 
-func toNumber(t *translation, args []Value) (Value, error) {
-	switch of := args[0]; {
+func toNumber(_ *translation, args []Value) (Value, error) {
+	of := args[0]
+	text := "v.matches(" + decimals + ") ? optional.of(double(v)) : optional.none()"
+	switch {
 	case number(of.Type):
 		return of, nil
 	case of.IsConstant && of.Type.Kind == Text:
 		return fresh("double("+of.Text+")", postfix, Type{Kind: Number}), nil
-	case of.Type.Kind == Text || of.Type.Kind == Either || of.Type.Kind == Any:
-		t.note("a text that is no number fails, where to_number() of Kyverno is null")
-		return fresh("double("+of.Text+")", postfix, Type{Kind: Number}), nil
+	case of.Type.Kind == Text:
+	case of.Type.Kind == Either || of.Type.Kind == Any:
+		text = "type(v) == string ? (" + text + ") : type(v) == int || type(v) == double ? optional.of(double(v)) : optional.none()"
+	default:
+		return of, refuse("check the argument", "to_number() of something that is no number or text")
 	}
-	return args[0], refuse("check the argument", "to_number() of something that is no number or text")
+	v := Value{Type: Type{Kind: Number}, binds: postfix, absent: null, option: of.Optional() + ".optFlatMap(v, " + text + ")"}
+	v.Text = v.option + ".value()"
+	return v, nil
 }
 
 func regexMatch(_ *translation, args []Value) (Value, error) {
@@ -198,8 +204,8 @@ func regexMatch(_ *translation, args []Value) (Value, error) {
 		return of, refuse("write the pattern as a text", "regex_match() with a pattern that may not be a text")
 	}
 	switch of.Type.Kind {
-	case Text, Any:
-	case Integer, Either:
+	case Text:
+	case Integer, Either, Any:
 		of = fresh("string("+of.Text+")", postfix, Type{Kind: Text})
 	default:
 		return of, refuse("check the arguments", "regex_match() of something that is no text")

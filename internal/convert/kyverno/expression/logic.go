@@ -235,6 +235,8 @@ func equals(a, b Value, operator string) Value {
 			absent = zero
 		}
 		return fresh(a.Or(absent)+" "+operator+" "+b.Text, relation, truth)
+	case a.Type.Kind == Any || b.Type.Kind == Any:
+		return fresh(a.paren("null")+" "+operator+" "+b.paren("null"), relation, truth)
 	case a.option != "" && b.option != "":
 		return fresh(a.option+" "+operator+" "+b.option, relation, truth)
 	}

@@ -28,7 +28,7 @@ func (o *operation) membership(k, v Value) (Value, error) {
 			return one, err
 		}
 		if strings.HasSuffix(o.operator, "notin") {
-			one = truth("type("+k.Text+") != map && "+one.in(relation), conjunction)
+			one = k.unlessNull(truth("type("+k.Text+") != map && "+one.in(relation), conjunction))
 		}
 		return truth("type("+k.Text+") == list ? "+all.in(disjunction)+" : "+one.in(disjunction), ternary), nil
 	default:

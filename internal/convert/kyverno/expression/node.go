@@ -75,8 +75,11 @@ func (t *translation) field(name string, on Value) (Value, error) {
 		}
 		return on.root.known(path)
 	}
-	if on.isNull() {
+	switch {
+	case on.isNull():
 		return on, nil
+	case on.items != nil && name == "items":
+		return *on.items, nil
 	}
 	switch on.Type.Kind {
 	case Map, Any:
@@ -171,9 +174,18 @@ func nullIf(absent bool) absence {
 // elements returns the list that a value is for a projection.
 func (v Value) elements() (Value, error) {
 	switch v.Type.Kind {
-	case List, Any:
+	case List:
 		v.or = nil
 		return v, nil
+	case Any:
+		if v.IsConstant {
+			return v, nil
+		}
+		// What is no list has no elements.
+		list := Value{Type: ListOf(Type{}), binds: postfix, absent: null}
+		list.option = v.Optional() + ".optFlatMap(l, type(l) == list ? optional.of(l) : optional.none())"
+		list.Text = list.option + ".value()"
+		return list, nil
 	default:
 		return v, refuse("check the path", "the elements are read of something that is no list")
 	}

@@ -53,7 +53,7 @@ func NewScope(of Type) *Scope {
 	}
 	kind := mapOf(map[string]Type{"group": name, "version": name, "kind": name})
 	resource := mapOf(map[string]Type{"group": name, "version": name, "resource": name})
-	always("operation", name)
+	always("operation", Type{Kind: Text, Plain: true, Word: true})
 	maybe("name", name)
 	maybe("namespace", name)
 	always("kind", kind)

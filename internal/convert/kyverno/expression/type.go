@@ -26,8 +26,8 @@ const (
 // A Type is what is known of a value and of its parts, by the schemas of the kinds that an object may have.
 type Type struct {
 	Kind Kind
-	// Plain says that a text has no wildcards.
-	Plain bool
+	// Plain says that a text has no wildcards, and Word that it is no number, quantity or duration either.
+	Plain, Word bool
 
 	set *kind.Set
 	at  []*kind.Schema

@@ -39,6 +39,8 @@ type Value struct {
 	or *[2]Value
 	// emptyText says that an empty list is an empty text.
 	emptyText bool
+	// items are the objects of a list, if it is one of the API server.
+	items *Value
 	// root says that it is what expressions begin with.
 	root *Scope
 }
@@ -100,8 +102,11 @@ func (v Value) Optional() string {
 
 // Or returns an expression with a constant in CEL in place of an absent value.
 func (v Value) Or(constant string) string {
-	if v.option == "" {
+	switch v.option {
+	case "":
 		return v.Text
+	case v.Text:
+		return "(" + v.Text + " != null ? " + v.Text + " : dyn(" + constant + "))"
 	}
 	return v.option + ".orValue(" + constant + ")"
 }

@@ -1,0 +1,207 @@
+package expression
+
+import (
+	"strings"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
+	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
+	"github.com/usher-dev/usher/internal/kind"
+)
+
+// A Binding says how much the outermost operator of an expression binds.
+type Binding = power
+
+// Bindings, from those that bind least. Sums and products bind more than relations.
+const (
+	Ternary     = ternary
+	Disjunction = disjunction
+	Conjunction = conjunction
+	Relation    = relation
+)
+
+// Binding returns how much the text binds.
+func (v Value) Binding() Binding { return v.binds }
+
+// Postfix returns the text in a place where something is selected of it.
+func (v Value) Postfix() string { return v.in(postfix) }
+
+// IsShort reports whether the value is a name that needs no other one, and is never absent.
+func (v Value) IsShort() bool {
+	return v.IsConstant || v.items != nil || v.absent == never && !v.fails && len(v.Text) < 40 && !strings.ContainsAny(v.Text, "( ")
+}
+
+// OfSchemas is the type of values with one of some schemas.
+func OfSchemas(set *kind.Set, schemas ...*kind.Schema) Type { return typeOf(set, schemas) }
+
+// Reading returns a value that is read from elsewhere, which may fail.
+func (v Value) Reading() Value {
+	v.fails = true
+	return v
+}
+
+// Missable returns a value that is null in CEL if there is none.
+func (v Value) Missable() Value {
+	v.option, v.absent, v.guard = v.Text, null, v.Text+" != null"
+	return v
+}
+
+// Items returns the object whose items a list are.
+func (v Value) Items() Value {
+	return Value{Type: Type{Kind: Map}, Text: v.Text, binds: postfix, items: &v, fails: true}
+}
+
+// Default returns the value with a constant in place of one that is absent.
+func (v Value) Default(of Value) (Value, error) {
+	if v.items != nil {
+		return v, nil
+	}
+	if v.option == "" {
+		return v, nil
+	}
+	t := v.Type
+	if !of.Type.same(t) {
+		t = Type{}
+		if number(v.Type) && number(of.Type) {
+			t = Type{Kind: Number}
+		}
+	}
+	t.Plain = v.Type.Plain && of.Type.Plain
+	if of.option != "" || of.CanBeNull() {
+		return v, refuse(writeIt, "a default that may be absent is not imported")
+	}
+	d := fresh(v.Or(of.Text), postfix, t)
+	d.fails = v.fails || of.fails
+	return d, nil
+}
+
+// Variable writes a variable of a context. It fails where Kyverno has an error or null.
+func (s *Scope) Variable(of *syntax.Variable) (Value, error) {
+	path := Constant("")
+	var err error
+	if of.JMESPath != "" {
+		if path, err = s.String(of.JMESPath); err != nil {
+			return path, err
+		}
+	}
+	text, ok := path.Constant.(string)
+	if !ok || !path.IsConstant {
+		return path, refuse("write the path without variables", "a path of a variable that is made of others is not imported")
+	}
+	var v Value
+	switch {
+	case of.Value == nil && text == "":
+		v = Constant(nil)
+	case of.Value == nil:
+		v, err = s.Expression(text)
+	default:
+		v, err = s.JSON(of.Value.Of)
+		if err == nil && text != "" {
+			v, err = s.On(v, text)
+		}
+	}
+	if err != nil || of.Default == nil {
+		if err == nil && v.isNull() {
+			return v, refuse("leave it out", "the variable is null, which is an error")
+		}
+		return required(v), err
+	}
+	if v.Type.Kind == Any && !v.IsConstant && v.items == nil {
+		v.option, v.absent = v.Optional()+".optFlatMap(v, v == null ? optional.none() : optional.of(v))", null
+	}
+	d, err := s.JSON(of.Default.Of)
+	switch {
+	case err != nil:
+		return d, err
+	case v.isNull():
+		return d, nil
+	}
+	return v.Default(d)
+}
+
+// required returns a value that fails if it is absent, even as an operand of ||.
+func required(v Value) Value {
+	v.fails = v.fails || v.absent != never
+	if v.Type.Kind == Any && !v.IsConstant && v.items == nil {
+		v.Text, v.binds, v.fails = "["+v.Text+"].filter(v, v != null)[0]", postfix, true
+	}
+	v.absent, v.guard, v.option, v.empty, v.before = never, "", "", "", ""
+	return v
+}
+
+// On writes a JMESPath expression that is evaluated on a value.
+func (s *Scope) On(v Value, text string) (Value, error) {
+	n, err := jmespath.Parse(text)
+	if err != nil {
+		return Value{}, refuse("correct the expression", "%s: %v", text, err)
+	}
+	fails := v.fails
+	result, err := (&translation{Scope: s, fails: &fails}).node(n, v)
+	result.fails = fails
+	return result, err
+}
+
+// Elements writes the list that an expression is for a loop: what is missing has no elements, and what is no list
+// is one.
+func (s *Scope) Elements(text string) (Value, error) {
+	v, err := s.Expression(text)
+	if err != nil || v.isNull() {
+		return Constant([]any{}), err
+	}
+	switch v.Type.Kind {
+	case List:
+		return fresh(v.list(), v.emptyBinds(), v.Type), nil
+	case Any:
+		return fresh("["+v.Or("[]")+"].flatten()", postfix, ListOf(v.Type.Item())), nil
+	default:
+		if v.option == "" {
+			return fresh("["+v.Text+"]", postfix, ListOf(v.Type)), nil
+		}
+		return fresh(v.option+".optMap(v, [v]).orValue([])", postfix, ListOf(v.Type)), nil
+	}
+}
+
+// Fits writes whether a value fits a text of a pattern that is made of variables.
+func (s *Scope) Fits(k Value, pattern string) (Value, error) {
+	inside := strings.TrimPrefix(pattern, "!")
+	not := inside != pattern
+	begins, ends := strings.HasPrefix(inside, "*"), strings.HasSuffix(inside, "*")
+	inside = strings.TrimSuffix(strings.TrimPrefix(inside, "*"), "*")
+	v, err := s.String(inside)
+	if err != nil {
+		return v, err
+	}
+	for _, part := range literals(inside) {
+		if strings.ContainsAny(part, "*?|&<>!") {
+			return v, refuse(writeIt, "operators and wildcards beside variables in a pattern are not imported")
+		}
+	}
+	if v.CanBeNull() {
+		return v, refuse(writeIt, "a pattern that may be null is not imported")
+	}
+	var result Value
+	switch {
+	case !begins && !ends:
+		result, err = (&operation{Scope: s}).equalValues(k, v)
+	case k.Type.Kind != Text || v.Type.Kind != Text:
+		err = refuse(writeIt, "wildcards beside variables in a pattern for something that may not be a text are not imported")
+	default:
+		method := map[[2]bool]string{{true, true}: "contains", {true, false}: "endsWith", {false, true}: "startsWith"}[[2]bool{begins, ends}]
+		result = truth(k.in(postfix)+"."+method+"("+v.Text+")", postfix)
+	}
+	if err == nil && not {
+		result = result.inverse()
+	}
+	return result, err
+}
+
+func literals(text string) []string {
+	parts, err := syntax.Parts(text)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, part := range parts {
+		all = append(all, part.Literal)
+	}
+	return all
+}
