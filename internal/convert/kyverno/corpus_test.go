@@ -1,6 +1,7 @@
 package kyverno_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,7 +82,7 @@ func testFile(t *testing.T, f *corpus.File, kinds *kind.Set) {
 		c.Objects = slices.Clone(row.Data)
 		r := &c.Request
 		r.Operation, r.Object, r.OldObject, r.Subresource = usher.Operation(row.Operation), row.Object, row.OldObject, row.Subresource
-		r.User.Name, r.User.Groups = row.User.Name, row.User.Groups
+		r.User.Name, r.User.Groups = cmp.Or(row.User.Name, "system:anonymous"), row.User.Groups
 		of := r.Object
 		if of == nil {
 			of = r.OldObject

@@ -32,6 +32,8 @@ const longest = 20_000
 type patterns struct {
 	// taken are names of variables that macros around the expression have.
 	taken []string
+	// leaf replaces variables in a pattern; nil if there are none.
+	leaf func(p *syntax.Pattern, at string, of shape) (term, bool, error)
 	// notes are fields that users should know more of.
 	note func(field, what string)
 }
@@ -58,6 +60,11 @@ func (w *patterns) answer(p *syntax.Pattern, at string, of shape) (answer, error
 
 // ofScalar returns what a scalar says about a value. It is about all elements of a list.
 func (w *patterns) ofScalar(p *syntax.Pattern, at string, of shape) (term, error) {
+	if w.leaf != nil {
+		if t, ok, err := w.leaf(p, at, of); ok || err != nil {
+			return t, err
+		}
+	}
 	if err := literal(p); err != nil {
 		return no, err
 	}

@@ -8,11 +8,6 @@ func (c *conversion) mutate(r *syntax.Rule) []*piece {
 	return nil
 }
 
-// expressions converts a rule with variables.
-func (c *conversion) expressions(r *syntax.Rule) (*piece, error) {
-	return nil, refuse(r.Field, "rules with variables and conditions are not imported yet", "write it as a ClusterObjectPolicy")
-}
-
 // podSecurity converts a rule for a level of the pod security standards.
 func (c *conversion) podSecurity(r *syntax.Rule) (*piece, error) {
 	return nil, refuse(r.Validate.Field+".podSecurity", "it is a level of the pod security standards", "use the pack of that level: 'usher library list'")

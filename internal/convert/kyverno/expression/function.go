@@ -139,6 +139,10 @@ func keys(_ *translation, args []Value) (Value, error) {
 	if of.Type.Kind != Map && of.Type.Kind != Any {
 		return of, refuse("check the argument", "keys() of something that is no map")
 	}
+	if of.Type.Kind == Any {
+		// What is no map has no keys: it fails.
+		of = fresh("["+of.Text+"].filter(m, type(m) == map)[0]", postfix, of.Type)
+	}
 	v := fresh(of.in(postfix)+".map(k, k)", postfix, ListOf(Type{Kind: Text, Plain: true}))
 	v.keysOf = &of
 	return v, nil
@@ -152,29 +156,27 @@ func values(_ *translation, args []Value) (Value, error) {
 	return fresh(of.in(postfix)+".transformList(k, v, v)", postfix, ListOf(of.Type.Item())), nil
 }
 
-func toString(t *translation, args []Value) (Value, error) {
+func toString(_ *translation, args []Value) (Value, error) {
 	of := args[0]
 	if of.option != "" && of.absent != never {
 		// A value that is absent is the text null.
-		inner, err := textOf(t, fresh("v", postfix, of.Type))
+		inner, err := textOf(fresh("v", postfix, of.Type))
 		if err != nil {
 			return inner, err
 		}
 		return fresh(of.option+".optMap(v, "+inner.Text+").orValue('null')", postfix, Type{Kind: Text}), nil
 	}
-	return textOf(t, of)
+	return textOf(of)
 }
 
 // textOf writes a value as a text: as JSON, unless it is one.
-func textOf(t *translation, of Value) (Value, error) {
+func textOf(of Value) (Value, error) {
 	switch of.Type.Kind {
 	case Text:
 		return of, nil
 	case Integer, Bool, Either:
-	case Any:
-		t.note("a list or a map in a text fails, where Kyverno writes it as JSON")
 	default:
-		return of, refuse(writeIt, "the JSON of lists, maps and fractions is not imported")
+		return of, refuse(writeIt, "the text of what may be a list, a map or a fraction is not imported")
 	}
 	return fresh("string("+of.Text+")", postfix, Type{Kind: Text}), nil
 }

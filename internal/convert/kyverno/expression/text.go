@@ -84,9 +84,9 @@ func (s *Scope) String(text string) (Value, error) {
 			}
 			all.fails = all.fails || v.CanFail()
 			if v.CanBeNull() {
-				v, err = toString(&translation{Scope: s}, []Value{v})
+				v, err = toString(nil, []Value{v})
 			} else {
-				v, err = textOf(&translation{Scope: s}, v)
+				v, err = textOf(v)
 			}
 			if err != nil {
 				return v, err
