@@ -17,8 +17,15 @@ import (
 
 type variable = admissionv1.Variable
 
-// source adds data to the piece, and returns its value.
-func (j *judge) source(d v1alpha1.DataSource, of expression.Type) expression.Value {
+// A source is an entry of a context that reads objects.
+type source struct {
+	*judge
+
+	e *syntax.Entry
+}
+
+// add adds data to the piece, and returns its value.
+func (j source) add(d v1alpha1.DataSource, of expression.Type) expression.Value {
 	d.Name = camel(d.Name)
 	if !slices.ContainsFunc(j.p.data, func(o v1alpha1.DataSource) bool { return o.Name == d.Name }) {
 		j.p.data = append(j.p.data, d)
@@ -27,7 +34,7 @@ func (j *judge) source(d v1alpha1.DataSource, of expression.Type) expression.Val
 }
 
 // typeOf returns the type of the objects of a kind.
-func (j *judge) typeOf(of schema.GroupVersionKind) expression.Type {
+func (j source) typeOf(of schema.GroupVersionKind) expression.Type {
 	if s := j.Kinds.Schema(of); s != nil {
 		return expression.ObjectOf(j.Kinds, s)
 	}
@@ -35,7 +42,7 @@ func (j *judge) typeOf(of schema.GroupVersionKind) expression.Type {
 }
 
 // computed returns a text, or an expression that makes it of the request.
-func (j *judge) computed(text, field string) (constant, expr string, err error) {
+func (j source) computed(text, field string) (constant, expr string, err error) {
 	v, err := j.scope.String(text)
 	if err != nil {
 		return "", "", placed(field, err)
@@ -49,7 +56,8 @@ func (j *judge) computed(text, field string) (constant, expr string, err error) 
 	return "", v.Text, nil
 }
 
-func (j *judge) configMap(e *syntax.Entry) (expression.Value, error) {
+func (j source) configMap() (expression.Value, error) {
+	e := j.e
 	o := &v1alpha1.DataObject{APIVersion: "v1", Kind: "ConfigMap", Namespace: e.ConfigMap.Namespace}
 	var err error
 	if o.Name, o.NameExpression, err = j.computed(e.ConfigMap.Name, e.Field+".configMap.name"); err != nil {
@@ -60,17 +68,15 @@ func (j *judge) configMap(e *syntax.Entry) (expression.Value, error) {
 	}
 	if o.Namespace == "" && o.NamespaceExpression == "" && e.ConfigMap.Namespace == "" {
 		o.Namespace = "default"
-		if j.p2namespaced() {
+		if j.conversion.p.Kind == "Policy" {
 			o.Namespace = ""
 		}
 	}
-	return j.source(v1alpha1.DataSource{Name: e.Name, Object: o}, j.typeOf(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})), nil
+	return j.add(v1alpha1.DataSource{Name: e.Name, Object: o}, j.typeOf(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})), nil
 }
 
-func (j *judge) p2namespaced() bool { return j.conversion.p.Kind == "Policy" }
-
 // place sets a namespace: none is that of the request.
-func (j *judge) place(text, field string, namespace, expr *string) error {
+func (j source) place(text, field string, namespace, expr *string) error {
 	name, computed, err := j.computed(text, field)
 	*namespace = name
 	switch {
@@ -84,7 +90,8 @@ func (j *judge) place(text, field string, namespace, expr *string) error {
 }
 
 // apiCall makes data of a request to the API server.
-func (j *judge) apiCall(e *syntax.Entry) (expression.Value, error) {
+func (j source) apiCall() (expression.Value, error) {
+	e := j.e
 	field := e.Field + ".apiCall"
 	call := e.APICall
 	switch {
@@ -93,7 +100,7 @@ func (j *judge) apiCall(e *syntax.Entry) (expression.Value, error) {
 	case call.Method != "" && call.Method != "GET" || len(call.Data) > 0:
 		return expression.Value{}, refuse(field+".method", "it is no GET", "ask authorizer in an expression if it is a review")
 	}
-	v, err := j.request(e, field+".urlPath")
+	v, err := j.request(field + ".urlPath")
 	if err != nil {
 		return v, err
 	}
@@ -122,58 +129,52 @@ func (j *judge) apiCall(e *syntax.Entry) (expression.Value, error) {
 	return j.named(e.Name, v), nil
 }
 
-// request adds the data that a path names: a list, or one object.
-func (j *judge) request(e *syntax.Entry, field string) (expression.Value, error) {
-	none := expression.Value{}
-	path, query, _ := strings.Cut(strings.TrimSpace(e.APICall.URLPath), "?")
-	parts := split(path)
-	group, version := "", ""
+// A path is that of a request to the API server.
+type path struct {
+	group, version, namespace, resource, name string
+	inNamespace, named                        bool
+}
+
+// pathOf parses a path.
+func pathOf(text string) (p path, ok bool) {
+	parts := split(text)
 	switch {
-	case len(parts) > 3 && parts[0] == "" && parts[1] == "apis":
-		group, version, parts = parts[2], parts[3], parts[4:]
-	case len(parts) > 2 && parts[0] == "" && parts[1] == "api":
-		version, parts = parts[2], parts[3:]
+	case len(parts) > 4 && parts[0] == "" && parts[1] == "apis":
+		p.group, p.version, parts = parts[2], parts[3], parts[4:]
+	case len(parts) > 3 && parts[0] == "" && parts[1] == "api":
+		p.version, parts = parts[2], parts[3:]
 	default:
-		return none, refuse(field, "it is no path of objects", "write the value in its place")
+		return p, false
 	}
-	namespace, isIn := "", false
 	if len(parts) > 2 && parts[0] == "namespaces" {
-		namespace, isIn, parts = parts[1], true, parts[2:]
+		p.namespace, p.inNamespace, parts = parts[1], true, parts[2:]
 	}
-	if len(parts) == 0 || len(parts) > 2 {
+	if p.resource = parts[0]; len(parts) == 2 {
+		p.name, p.named = parts[1], true
+	}
+	return p, len(parts) < 3
+}
+
+// request adds the data that a path names: a list, or one object.
+func (j source) request(field string) (expression.Value, error) {
+	none := expression.Value{}
+	text, query, _ := strings.Cut(strings.TrimSpace(j.e.APICall.URLPath), "?")
+	p, ok := pathOf(text)
+	if !ok {
 		return none, refuse(field, "it is no path of objects", "write the value in its place")
 	}
-	resource := j.resource(group, version, parts[0])
+	resource := j.resource(p.group, p.version, p.resource)
 	if resource == nil {
-		return none, refuse(field, "the kind of "+parts[0]+" is not known", "name the file with its CustomResourceDefinition, too")
+		return none, refuse(field, "the kind of "+p.resource+" is not known", "name the file with its CustomResourceDefinition, too")
 	}
-	apiVersion := schema.GroupVersion{Group: group, Version: version}.String()
-	d := v1alpha1.DataSource{Name: e.Name}
-	if e.APICall.Default != nil {
-		d.OnMissing = v1alpha1.OnMissingNull
-	}
-	if len(parts) == 2 {
-		o := &v1alpha1.DataObject{APIVersion: apiVersion, Kind: resource.Kind}
-		var err error
-		if o.Name, o.NameExpression, err = j.computed(parts[1], field); err != nil {
-			return none, err
-		}
-		if isIn {
-			if err := j.place(namespace, field, &o.Namespace, &o.NamespaceExpression); err != nil {
-				return none, err
-			}
-		}
-		d.Object = o
-		v := j.source(d, j.typeOf(resource.Of()))
-		if d.OnMissing != "" {
-			v = v.Missable()
-		}
-		return v, nil
+	apiVersion := schema.GroupVersion{Group: p.group, Version: p.version}.String()
+	if p.named {
+		return j.object(&p, &v1alpha1.DataObject{APIVersion: apiVersion, Kind: resource.Kind}, resource, field)
 	}
 	l := &v1alpha1.DataList{APIVersion: apiVersion, Kind: resource.Kind}
 	switch {
-	case isIn:
-		if err := j.place(namespace, field, &l.Namespace, &l.NamespaceExpression); err != nil {
+	case p.inNamespace:
+		if err := j.place(p.namespace, field, &l.Namespace, &l.NamespaceExpression); err != nil {
 			return none, err
 		}
 	case resource.Namespaced:
@@ -182,8 +183,26 @@ func (j *judge) request(e *syntax.Entry, field string) (expression.Value, error)
 	if err := selected(l, query, field); err != nil {
 		return none, err
 	}
-	d.List, d.OnMissing = l, ""
-	return j.source(d, expression.ListOf(j.typeOf(resource.Of()))).Items(), nil
+	return j.add(v1alpha1.DataSource{Name: j.e.Name, List: l}, expression.ListOf(j.typeOf(resource.Of()))).Items(), nil
+}
+
+// object adds the data of one object.
+func (j source) object(p *path, o *v1alpha1.DataObject, resource *kind.Resource, field string) (expression.Value, error) {
+	var err error
+	if o.Name, o.NameExpression, err = j.computed(p.name, field); err != nil {
+		return expression.Value{}, err
+	}
+	if p.inNamespace {
+		if err := j.place(p.namespace, field, &o.Namespace, &o.NamespaceExpression); err != nil {
+			return expression.Value{}, err
+		}
+	}
+	d := v1alpha1.DataSource{Name: j.e.Name, Object: o}
+	if j.e.APICall.Default == nil {
+		return j.add(d, j.typeOf(resource.Of())), nil
+	}
+	d.OnMissing = v1alpha1.OnMissingNull
+	return j.add(d, j.typeOf(resource.Of())).Missable(), nil
 }
 
 // selected sets the selector of a list.
@@ -223,7 +242,7 @@ func split(path string) []string {
 }
 
 // resource returns the kind of a resource.
-func (j *judge) resource(group, version, name string) *kind.Resource {
+func (j source) resource(group, version, name string) *kind.Resource {
 	for r := range j.Kinds.Resources() {
 		if r.Group == group && r.Version == version && r.Name == strings.ToLower(name) {
 			return r

@@ -2,6 +2,7 @@ package kyverno
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,7 +130,7 @@ func (j *judge) elementContext(entries []syntax.Entry) error {
 }
 
 // context adds the variables of a rule.
-func (j *judge) context(entries []syntax.Entry) error {
+func (j *judge) context(entries []syntax.Entry) {
 	for n := range entries {
 		e := &entries[n]
 		var v expression.Value
@@ -141,9 +142,9 @@ func (j *judge) context(entries []syntax.Entry) error {
 				v = j.named(e.Name, v)
 			}
 		case e.ConfigMap != nil:
-			v, err = j.configMap(e)
+			v, err = source{j, e}.configMap()
 		case e.APICall != nil:
-			v, err = j.apiCall(e)
+			v, err = source{j, e}.apiCall()
 		case e.ImageRegistry != nil:
 			err = refuse(e.Field+".imageRegistry", "it asks a registry", "check images where they are built")
 		default:
@@ -156,12 +157,11 @@ func (j *judge) context(entries []syntax.Entry) error {
 		}
 		j.scope = j.scope.With(e.Name, v)
 	}
-	return nil
 }
 
 // reason returns an error as one of expressions.
 func reason(err error) error {
-	if r, ok := err.(*refusal); ok { //nolint:errorlint // refuse makes them, and nothing wraps them.
+	if r, ok := errors.AsType[*refusal](err); ok {
 		return &expression.Error{What: r.field + ": " + r.what, Do: r.do}
 	}
 	return err

@@ -55,9 +55,7 @@ func (c *conversion) expressions(r *syntax.Rule) (*piece, error) {
 		return nil, err
 	}
 	v := &v1alpha1.Validation{Name: r.Name}
-	if err := j.message(v); err != nil {
-		return nil, err
-	}
+	j.message(v)
 	v.Expression = now.text
 	if c.mayViolate(r, p) {
 		before, err := j.says(j.former())
@@ -223,8 +221,7 @@ func (j *judge) variable(name, text string) {
 
 // placed returns an error with its place.
 func placed(field string, err error) error {
-	var cannot *expression.Error
-	if errors.As(err, &cannot) {
+	if cannot, ok := errors.AsType[*expression.Error](err); ok {
 		return refuse(field, cannot.What, cannot.Do)
 	}
 	return err
@@ -233,9 +230,7 @@ func placed(field string, err error) error {
 // says returns a term that holds unless the object violates the rule.
 func (j *judge) says(s *expression.Scope) (term, error) {
 	j.scope = s
-	if err := j.context(j.r.Context); err != nil {
-		return no, err
-	}
+	j.context(j.r.Context)
 	applies := yes
 	if j.preconditions != nil {
 		v, err := j.scope.Conditions(j.preconditions)
@@ -340,11 +335,11 @@ func (j *judge) leaf(p *syntax.Pattern, at string, of shape) (term, bool, error)
 }
 
 // message sets the message of a validation.
-func (j *judge) message(v *v1alpha1.Validation) error {
+func (j *judge) message(v *v1alpha1.Validation) {
 	text := strings.TrimSpace(j.r.Validate.Message)
 	if text == "" {
 		v.Message = "validation error: rule " + j.r.Name + " failed"
-		return nil
+		return
 	}
 	m, err := j.scope.Message(text)
 	switch {
@@ -356,7 +351,6 @@ func (j *judge) message(v *v1alpha1.Validation) error {
 	default:
 		v.MessageExpression = m.Text
 	}
-	return nil
 }
 
 var variablesIn = regexp.MustCompile(`\{\{-?\s*((?:\{[^{}]*\}|[^{}])*?)\s*\}\}`)

@@ -85,7 +85,7 @@ func truth(text string, binds power) Value { return fresh(text, binds, Type{Kind
 
 func known(b bool) Value { return Constant(b) }
 
-func (v Value) inverse() Value {
+func inverse(v Value) Value {
 	if b, ok := v.Constant.(bool); ok && v.IsConstant {
 		return known(!b)
 	}
@@ -124,6 +124,20 @@ func (s *Scope) Condition(c *syntax.Condition) (Value, error) {
 		}
 	}
 	return v, nil
+}
+
+// ofValue applies the comparison to a value that may be null.
+func (o *operation) ofValue(k, value Value, apply func(k, v Value) (Value, error)) (Value, error) {
+	guard := value.NotNull()
+	value.absent, value.guard = never, ""
+	result, err := apply(k, value)
+	switch {
+	case err != nil || guard == "":
+		return result, err
+	case o.operator == "notequals" || o.operator == "notequal":
+		return result, refuse(writeIt, "NotEquals with a value that may be null is not imported")
+	}
+	return truth(guard+" && "+result.in(relation), conjunction), nil
 }
 
 // present returns a condition that no value is missing.
@@ -173,19 +187,7 @@ func (o *operation) write(key, value Value) (Value, error) {
 		// An empty list does not hold either.
 		key = fresh(key.list(), key.emptyBinds(), key.Type)
 	}
-	inner := func(k Value) (Value, error) {
-		guard := value.NotNull()
-		v := value
-		v.absent, v.guard = never, ""
-		result, err := apply(k, v)
-		switch {
-		case err != nil || guard == "":
-			return result, err
-		case o.operator == "notequals" || o.operator == "notequal":
-			return result, refuse(writeIt, "NotEquals with a value that may be null is not imported")
-		}
-		return truth(guard+" && "+result.in(relation), conjunction), nil
-	}
+	inner := func(k Value) (Value, error) { return o.ofValue(k, value, apply) }
 	guard := key.NotNull()
 	switch {
 	case guard == "":
@@ -212,7 +214,7 @@ func (o *operation) write(key, value Value) (Value, error) {
 }
 
 // unlessNull adds that a value of which nothing is known is not null to a condition that holds for null.
-func (v Value) unlessNull(holds Value) Value {
+func unlessNull(v, holds Value) Value {
 	if v.Type.Kind != Any || v.IsConstant || holds.IsConstant {
 		return holds
 	}
@@ -294,7 +296,7 @@ func (o *operation) comparison() (func(k, v Value) (Value, error), error) {
 	case "notequals", "notequal":
 		return func(k, v Value) (Value, error) {
 			result, err := o.equal(k, v)
-			return k.unlessNull(result.inverse()), err
+			return unlessNull(k, inverse(result)), err
 		}, nil
 	case "anyin", "allin", "anynotin", "allnotin":
 		return o.membership, nil

@@ -54,7 +54,7 @@ func orElse(a, b Value) (Value, error) {
 		return alternative(a, b), nil
 	case Bool:
 		if b.option == "" && b.Type.Kind == Bool {
-			return fresh(a.orWith("false").in(disjunction)+" || "+b.in(conjunction), disjunction, b.Type), nil
+			return fresh(orWith(a, "false").in(disjunction)+" || "+b.in(conjunction), disjunction, b.Type), nil
 		}
 	case Text, List, Map, Either, Any:
 	}
@@ -74,7 +74,7 @@ func orElse(a, b Value) (Value, error) {
 }
 
 // orWith is Or, as a value.
-func (v Value) orWith(constant string) Value { return fresh(v.Or(constant), v.optionBinds(), v.Type) }
+func orWith(v Value, constant string) Value { return fresh(v.Or(constant), v.optionBinds(), v.Type) }
 
 // alternative is b in place of an absent value.
 func alternative(a, b Value) Value {
@@ -164,7 +164,7 @@ func (t *translation) both(n *jmespath.Node, on Value) (Value, error) {
 	if a.Type.Kind != Bool {
 		return a, refuse(writeIt, "&& of a value that is no condition is not imported")
 	}
-	a = a.orWith("false")
+	a = orWith(a, "false")
 	if b.Type.Kind != Bool {
 		return chosenIf(a, b), nil
 	}

@@ -28,7 +28,7 @@ func (o *operation) membership(k, v Value) (Value, error) {
 			return one, err
 		}
 		if strings.HasSuffix(o.operator, "notin") {
-			one = k.unlessNull(truth("type("+k.Text+") != map && "+one.in(relation), conjunction))
+			one = unlessNull(k, truth("type("+k.Text+") != map && "+one.in(relation), conjunction))
 		}
 		return truth("type("+k.Text+") == list ? "+all.in(disjunction)+" : "+one.in(disjunction), ternary), nil
 	default:
@@ -41,7 +41,7 @@ func (o *operation) scalar(k, v Value) (Value, error) {
 	not := strings.HasSuffix(o.operator, "notin")
 	result := func(in Value, err error) (Value, error) {
 		if err == nil && not {
-			in = in.inverse()
+			in = inverse(in)
 		}
 		return in, err
 	}
@@ -115,7 +115,7 @@ func (o *operation) each(k, v Value) (Value, error) {
 		return in, err
 	}
 	if not {
-		in = in.inverse()
+		in = inverse(in)
 	}
 	macro := ".exists("
 	if strings.HasPrefix(o.operator, "all") {

@@ -47,7 +47,7 @@ func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
 		if err != nil {
 			return v, err
 		}
-		return v.negated()
+		return negated(v)
 	case jmespath.Compare:
 		return t.compare(n, on)
 	case jmespath.Call:
@@ -59,7 +59,7 @@ func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
 	return Value{}, refuse(writeIt, "maps that expressions make, such as {a: b}, are not imported")
 }
 
-func (v Value) negated() (Value, error) {
+func negated(v Value) (Value, error) {
 	v, err := v.truthy()
 	if err != nil {
 		return v, err
@@ -140,7 +140,7 @@ func (t *translation) each(n *jmespath.Node) (string, *translation) {
 }
 
 // then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.
-func (v Value) then(steps string, item Type) Value {
+func then(v Value, steps string, item Type) Value {
 	if steps == "" {
 		v.absent, v.guard = nullIf(v.option != ""), ""
 		return v
@@ -172,7 +172,7 @@ func nullIf(absent bool) absence {
 }
 
 // elements returns the list that a value is for a projection.
-func (v Value) elements() (Value, error) {
+func elements(v Value) (Value, error) {
 	switch v.Type.Kind {
 	case List:
 		v.or = nil
@@ -196,7 +196,7 @@ func (t *translation) project(n *jmespath.Node, on Value) (Value, error) {
 	if err != nil {
 		return left, err
 	}
-	if left, err = left.elements(); err != nil {
+	if left, err = elements(left); err != nil {
 		return left, err
 	}
 	return t.apply(left, n.Args[0], n.Args[1])
@@ -208,7 +208,7 @@ func (t *translation) apply(list Value, of, each *jmespath.Node) (Value, error) 
 		return list, nil
 	}
 	if each.Op == jmespath.Current {
-		return list.then("", list.Type.Item()), nil
+		return then(list, "", list.Type.Item()), nil
 	}
 	name, inner := t.each(of)
 	element := fresh(name, postfix, list.Type.Item())
@@ -218,15 +218,15 @@ func (t *translation) apply(list Value, of, each *jmespath.Node) (Value, error) 
 	}
 	switch {
 	case v.option == "" && v.Text == name:
-		return list.then("", v.Type), nil
+		return then(list, "", v.Type), nil
 	case v.option == "":
-		return list.then(".map("+name+", "+v.Text+")", v.Type), nil
+		return then(list, ".map("+name+", "+v.Text+")", v.Type), nil
 	}
-	return list.then(".map("+name+", "+v.present(name, element)+", "+v.Text+")", v.Type), nil
+	return then(list, ".map("+name+", "+presence(v, name, element)+", "+v.Text+")", v.Type), nil
 }
 
-// present returns a condition that there is a value.
-func (v Value) present(name string, of Value) string {
+// presence returns a condition that there is a value.
+func presence(v Value, name string, of Value) string {
 	if field, ok := strings.CutPrefix(v.Text, name+"."); ok && identifier(field) && of.Type.Kind == Map {
 		return "has(" + v.Text + ")"
 	}
@@ -244,7 +244,7 @@ func (t *translation) projectValues(n *jmespath.Node, on Value) (Value, error) {
 	if left.root != nil || left.Type.Kind != Map {
 		return Value{}, refuse(writeIt, "the values of such a map, .*, are not imported")
 	}
-	return t.apply(left.then(".transformList(k, v, v)", left.Type.Item()), n.Args[0], n.Args[1])
+	return t.apply(then(left, ".transformList(k, v, v)", left.Type.Item()), n.Args[0], n.Args[1])
 }
 
 func (t *translation) filter(n *jmespath.Node, on Value) (Value, error) {
@@ -252,7 +252,7 @@ func (t *translation) filter(n *jmespath.Node, on Value) (Value, error) {
 	if err != nil {
 		return left, err
 	}
-	if left, err = left.elements(); err != nil {
+	if left, err = elements(left); err != nil {
 		return left, err
 	}
 	if left.isNull() {
@@ -266,7 +266,7 @@ func (t *translation) filter(n *jmespath.Node, on Value) (Value, error) {
 	if condition, err = condition.truthy(); err != nil {
 		return condition, err
 	}
-	return t.apply(left.then(".filter("+name+", "+condition.Text+")", left.Type.Item()), n.Args[0], n.Args[1])
+	return t.apply(then(left, ".filter("+name+", "+condition.Text+")", left.Type.Item()), n.Args[0], n.Args[1])
 }
 
 func (t *translation) flatten(of *jmespath.Node, on Value) (Value, error) {
@@ -274,7 +274,7 @@ func (t *translation) flatten(of *jmespath.Node, on Value) (Value, error) {
 	if err != nil {
 		return left, err
 	}
-	if left, err = left.elements(); err != nil || left.isNull() {
+	if left, err = elements(left); err != nil || left.isNull() {
 		return left, err
 	}
 	if left.joined[0] != "" {
@@ -286,11 +286,11 @@ func (t *translation) flatten(of *jmespath.Node, on Value) (Value, error) {
 	}
 	switch item := left.Type.Item(); item.Kind {
 	case List:
-		return left.then(".flatten()", item.Item()), nil
+		return then(left, ".flatten()", item.Item()), nil
 	case Any:
-		return left.then(".flatten()", Type{}), nil
+		return then(left, ".flatten()", Type{}), nil
 	default:
-		return left.then("", item), nil
+		return then(left, "", item), nil
 	}
 }
 

@@ -114,12 +114,6 @@ func (s *Scope) note(text string) { s.notes[text] = true }
 // Named is a value that has a name in CEL, such as a variable or an element of a list. It is never absent.
 func Named(text string, t Type) Value { return fresh(text, postfix, t) }
 
-// Failing returns a value that may be missing, with what is none if it is.
-func (v Value) Failing(optional string) Value {
-	v.option, v.absent = optional, missing
-	return v
-}
-
 // As returns the value under a name in CEL that evaluates its text, such as a variable of the policy.
 func (v Value) As(text string) Value {
 	return Value{Text: text, binds: postfix, Type: v.Type, emptyText: v.emptyText}

@@ -189,7 +189,7 @@ func (s *Scope) Fits(k Value, pattern string) (Value, error) {
 		result = truth(k.in(postfix)+"."+method+"("+v.Text+")", postfix)
 	}
 	if err == nil && not {
-		result = result.inverse()
+		result = inverse(result)
 	}
 	return result, err
 }

@@ -89,9 +89,6 @@ func (v Value) CanBeNull() bool {
 
 func (v Value) isNull() bool { return v.IsConstant && v.Constant == nil }
 
-// CanBeAbsent reports whether the text fails in some cases.
-func (v Value) CanBeAbsent() bool { return v.option != "" }
-
 // Optional returns an optional value in CEL, which is none if there is no value.
 func (v Value) Optional() string {
 	if v.option == "" {
@@ -146,12 +143,6 @@ func (v Value) list() string {
 		return v.empty
 	}
 	return v.Or("[]")
-}
-
-// nonNull returns the value in place of which there is no null, but an error.
-func (v Value) nonNull() Value {
-	v.or, v.keysOf = nil, nil
-	return v
 }
 
 // Constant returns the value of a constant of JSON.
@@ -311,7 +302,8 @@ func (v Value) truthy() (Value, error) {
 	switch v.Type.Kind {
 	case Bool:
 		if v.option == "" {
-			return v.nonNull(), nil
+			v.or, v.keysOf = nil, nil
+			return v, nil
 		}
 		return test(v.Or("false"), postfix)
 	case Text:
