@@ -80,6 +80,8 @@ var mayImport = []struct {
 	{"internal/index/authz", []string{".", "internal/rule/authz"}},
 	{"internal/engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "internal/rule", "internal/rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog", "internal/printable"}},
+	// It decides both phases of a request: the second gets the object as the first has changed it.
+	{"door/admission", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonpatch", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog", "internal/printable"}},
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
@@ -140,7 +142,7 @@ var mayImport = []struct {
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall", "internal/printable"}},
 	// What embedders use of them.
-	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/rule", "internal/trial/isolated", "source"}},
+	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/rule", "internal/trial", "internal/trial/isolated", "source"}},
 	{"policytest", []string{"internal/policytest"}},
 	{"plugin", []string{".", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.

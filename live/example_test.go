@@ -33,8 +33,8 @@ func ExampleNew() {
 	defer cancel()
 
 	decider := live.New(live.Options{})
-	go func() { _ = decider.Run(ctx, dir.New(folder)) }() // WaitLoaded returns its error
-	if err := decider.WaitLoaded(ctx); err != nil {
+	go func() { _ = decider.Run(ctx, dir.New(folder)) }() // WaitTried returns its error
+	if err := decider.WaitTried(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -53,8 +53,12 @@ func ExampleNew() {
 		return
 	}
 	fmt.Println(decision.Verdict, decision.Message)
+	for _, f := range decision.Findings {
+		fmt.Println(f.Policy, f.Outcome, f.Failure())
+	}
 	// Output:
 	// deny label team is required
+	// ClusterObjectPolicy require-team rejected <nil>
 }
 
 // A problem prints as commands print it: where it is, what is wrong, and what to do.

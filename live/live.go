@@ -6,12 +6,15 @@
 //	err := policies.WaitLoaded(ctx)
 //
 // If a policy does not compile, its last good version stays in force. If a file cannot be read, its last
-// policies stay in force. [Live.Policies], [Live.Problems] and the log report what is wrong.
+// policies stay in force. [Live.Policies], [Live.Problems] and the log report what is wrong: what does not
+// compile when the policies are in force, and a little later what trying them on sample objects finds.
 package live
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -21,6 +24,8 @@ import (
 	"github.com/usher-dev/usher/internal/lang/cue"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	current "github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/internal/trial"
 	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/source"
 )
@@ -64,9 +69,10 @@ func New(o Options) *Live {
 	if o.InProcess {
 		c = compile.Options{CUE: cue.InProcess(cue.Limits{})}
 	}
+	overruns := overrun.New(overrun.Options{Log: o.Log})
 	options := current.Options{
-		Facts: o.Facts, Compile: c, Log: o.Log,
-		Engine: engine.Options{FailurePolicy: o.FailurePolicy, RuleTimeout: o.RuleTimeout},
+		Facts: o.Facts, Compile: c, Log: o.Log, Stored: trial.New(trial.Options{Overruns: overruns}),
+		Engine: engine.Options{FailurePolicy: o.FailurePolicy, RuleTimeout: o.RuleTimeout, Overruns: overruns},
 	}
 	if o.OnUpdate != nil {
 		options.OnUpdate = func(current.Status) { o.OnUpdate() }
@@ -85,13 +91,39 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 // ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded].
 func (l *Live) WaitLoaded(ctx context.Context) error { return l.current.WaitLoaded(ctx) }
 
+// WaitTried blocks until the policies that are in force now have been tried on sample objects of the
+// kinds of Kubernetes that they select, as by usher check: [Live.Problems] then has what a rule reads that no
+// such object has, and which requests would be refused because a rule fails. Its errors are those of
+// [Live.WaitLoaded], and that of ctx.
+func (l *Live) WaitTried(ctx context.Context) error { return l.current.WaitTried(ctx) }
+
 // Decide decides by the policies that are in force when it is called, even if they change meanwhile.
-// Its error is [ErrNotLoaded] until every source has handed over its policies.
+// Its error is [ErrNotLoaded] until every source has handed over its policies. A request of admission
+// without a known operation, a kind or a resource is an error, too: policies select by these.
 func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	if err := complete(r); err != nil {
+		return usher.Decision{}, fmt.Errorf("decide request: %w", err)
+	}
 	return l.current.Decide(ctx, r)
 }
 
 // Covers reports whether an API server would send a request to a webhook that is registered for the
 // policies in force. Doors that see every request ask it first, so that all doors decide the same. As
-// long as no policies have been loaded, almost all requests are covered.
-func (l *Live) Covers(r *usher.Request) bool { return l.current.Covers(r) }
+// long as no policies have been loaded, almost all requests are covered; those that Decide has an error
+// for always are.
+func (l *Live) Covers(r *usher.Request) bool { return complete(r) != nil || l.current.Covers(r) }
+
+// complete returns what a request of admission lacks for policies to select it.
+func complete(r *usher.Request) error {
+	switch {
+	case r.Phase != usher.Mutate && r.Phase != usher.Validate:
+		return nil
+	case !slices.Contains(usher.Operations(), r.Operation):
+		return fmt.Errorf("operation %q: expected one of %q", r.Operation, usher.Operations())
+	case r.Kind.Kind == "" || r.Kind.Version == "":
+		return fmt.Errorf("kind %q: expected a kind and its version", r.Kind)
+	case r.Resource.Resource == "" || r.Resource.Version == "":
+		return fmt.Errorf("resource %q: expected a resource and its version", r.Resource)
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/rule"
@@ -57,8 +58,17 @@ func (l *Live) Policies() []Policy {
 	return policies
 }
 
-// Problems returns the problems of all policies and files, sorted.
-func (l *Live) Problems() []Problem { return problems(l.current.Status().Problems) }
+// Problems returns the problems of all policies and files, sorted. What trying policies on sample objects
+// finds comes a little after they are in force: see [Live.WaitTried].
+func (l *Live) Problems() []Problem {
+	all := slices.Clone(l.current.Status().Problems)
+	states := l.current.Policies()
+	for i := range states {
+		all = append(all, states[i].Problems...)
+	}
+	rule.SortProblems(all)
+	return problems(slices.Compact(all))
+}
 
 func problems(all []rule.Problem) []Problem {
 	var problems []Problem

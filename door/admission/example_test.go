@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	usher "github.com/usher-dev/usher"
@@ -56,4 +57,38 @@ func ExampleValidate() {
 	decision, _ := decide(context.Background(), &usher.Request{Namespace: "frozen"})
 	fmt.Println(decision.Verdict, decision.Message)
 	// Output: deny namespace frozen is frozen
+}
+
+// A decider is tested in both phases, on the request of a recorded review: the object that would be
+// stored, and who denies it.
+func ExampleDecide() {
+	decider := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
+		object, err := r.Object.Tree()
+		if err != nil {
+			return usher.Decision{}, err
+		}
+		if r.Phase == usher.Mutate {
+			return usher.Patched(usher.PatchOp{Op: "add", Path: "/spec/hostNetwork", Value: false}), nil
+		}
+		if spec, _ := object["spec"].(map[string]any); spec["hostNetwork"] != false {
+			return usher.Denied("spec.hostNetwork has to be false"), nil
+		}
+		return usher.Allowed(), nil
+	})
+
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal([]byte(`{"request": {"uid": "1", "operation": "CREATE", "name": "cart", "namespace": "shop",
+		"kind": {"version": "v1", "kind": "Pod"}, "resource": {"version": "v1", "resource": "pods"},
+		"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cart"}, "spec": {}}}}`), &review); err != nil {
+		fmt.Println(err)
+		return
+	}
+	result, err := admission.Decide(context.Background(), decider, admission.RequestOf(review.Request))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var pod corev1.Pod
+	fmt.Println(result.Denial(), result.Object.Into(&pod), pod.Name)
+	// Output: <nil> <nil> cart
 }

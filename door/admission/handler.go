@@ -41,7 +41,7 @@ type handler struct {
 	timeout time.Duration
 	accept  func(context.Context, *usher.Request) error
 	log     *slog.Logger
-	// refused logs requests that are not reviews.
+	// refused logs requests that are not reviews, and patches that API servers would not read.
 	refused *ratelog.Logger
 }
 
@@ -153,6 +153,10 @@ func (h *handler) answer(ctx context.Context, review *review, buffers *buffers) 
 	decision, err := answer.Decide(ctx, h.decider, &review.request, h.log)
 	if err != nil {
 		return h.deny(ctx, review, answer.Undecided(err), buffers)
+	}
+	if h.phase == usher.Validate && len(decision.Patch) > 0 {
+		h.refused.Warn(ctx, "patch", "a validating webhook cannot change objects, and its patch is left out: mount the decider with admission.Mutate, or look at Request.Phase",
+			"uid", review.request.UID)
 	}
 	response, err := respond(&review.request, decision, buffers)
 	if err != nil {

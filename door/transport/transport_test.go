@@ -228,7 +228,7 @@ func TestUser(t *testing.T) {
 	server := serve(t,
 		step{method: "POST", path: who, answer: review("jane")}, step{method: "POST", path: many}, step{method: "POST", path: many},
 		step{method: "POST", path: who, answer: review("joe")}, step{method: "POST", path: many},
-		step{method: "POST", path: who, code: 403, answer: `{"message":"not yet"}`},
+		step{method: "POST", path: who, code: 403, answer: `{"message":"not yet"}`}, step{method: "POST", path: who, answer: review("")},
 	)
 	var seen []string
 	config, err := transport.Wrap(&rest.Config{Host: server}, usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
@@ -238,7 +238,8 @@ func TestUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, as := range []string{"", "", "joe", "jim"} {
+	reasons := map[string]string{"jim": "not yet", "nobody": "set Options.User"}
+	for _, as := range []string{"", "", "joe", "jim", "nobody"} {
 		other := rest.CopyConfig(config)
 		other.Impersonate.UserName = as
 		client, err := rest.HTTPClientFor(other)
@@ -246,7 +247,7 @@ func TestUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, message := do(t, client, "POST", server+many, "application/json", version7)
-		if as == "jim" && (code != 500 || !strings.Contains(message, "not yet")) || as != "jim" && code != 200 {
+		if reason := reasons[as]; reason != "" && (code != 500 || !strings.Contains(message, reason)) || reason == "" && code != 200 {
 			t.Errorf("%s: code %d: %s", as, code, message)
 		}
 	}

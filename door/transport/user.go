@@ -3,6 +3,7 @@ package transport
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -50,6 +51,9 @@ func (s *server) user() (usher.User, error) {
 		return usher.User{}, fmt.Errorf("ask who the user is: %s: set Options.User if the server cannot tell", problem(code, text))
 	}
 	info := review.Status.UserInfo
+	if info.Username == "" {
+		return usher.User{}, errors.New("ask who the user is: the server names no user: set Options.User if it cannot tell")
+	}
 	user := usher.User{Name: info.Username, UID: info.UID, Groups: info.Groups}
 	for key, values := range info.Extra {
 		if user.Extra == nil {

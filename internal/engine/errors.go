@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	errNoResolver = errors.New("nothing here resolves facts")
+	errNoResolver = errors.New("nothing here resolves facts: in Go, set live.Options.Facts")
 	// errNoPod is the error of a fact whose request could have side effects, for a pod that nobody
 	// creates.
 	errNoPod = errors.New("not requested for the pod that a workload would make: only GET and HEAD have no side effects")

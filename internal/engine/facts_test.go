@@ -100,7 +100,7 @@ func TestFacts(t *testing.T) {
 			reason: "there is nobody to ask",
 			facts:  nil,
 			rules:  []rule.Rule{one("p", ask(configMap("a")))},
-			want:   "fake: fact v1 ConfigMap shop/a: nothing here resolves facts (P p spec.rules[0])",
+			want:   "fake: fact v1 ConfigMap shop/a: nothing here resolves facts: in Go, set live.Options.Facts (P p spec.rules[0])",
 		},
 		{
 			reason: "a resolver that panics is the failure of the rule",

@@ -153,7 +153,10 @@ func place(p rule.Problem) []any {
 		attrs = append(attrs, slog.String("policy", p.Policy.String()))
 	}
 	if p.File != "" {
-		attrs = append(attrs, slog.String("file", p.File), slog.Int("line", p.Line))
+		attrs = append(attrs, slog.String("file", p.File))
+		if p.Line > 0 {
+			attrs = append(attrs, slog.Int("line", p.Line))
+		}
 		if p.Column > 0 {
 			attrs = append(attrs, slog.Int("column", p.Column))
 		}

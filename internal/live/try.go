@@ -3,6 +3,8 @@ package live
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -26,10 +28,41 @@ type tries struct {
 
 	mu      sync.Mutex
 	results map[*version]trial.Report
+	// expected counts the updates, ended those whose policies have been tried. Changed is closed and
+	// replaced when ended grows.
+	expected, ended int
+	changed         chan struct{}
 }
 
 func newTries() *tries {
-	return &tries{wake: make(chan struct{}, 1), results: map[*version]trial.Report{}}
+	return &tries{wake: make(chan struct{}, 1), results: map[*version]trial.Report{}, changed: make(chan struct{})}
+}
+
+// begin returns which update is the last one that the tries that begin now are of.
+func (t *tries) begin() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.expected
+}
+
+// end says that the policies of an update, and of those before it, have been tried.
+func (t *tries) end(update int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = max(t.ended, update)
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// until returns nil if the policies of an update have been tried, otherwise what is closed when others
+// have been.
+func (t *tries) until(update int) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended >= update {
+		return nil
+	}
+	return t.changed
 }
 
 // expect forgets versions that are no longer in use, and wakes the goroutine that tries the new
@@ -44,6 +77,7 @@ func (t *tries) expect(versions []*version) {
 		}
 	}
 	t.results = kept
+	t.expected++
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -93,7 +127,7 @@ func (l *Live) tryStored(ctx context.Context) {
 		case <-ticker.C:
 			again = true
 		}
-		changed := false
+		update, changed := l.tries.begin(), false
 		for _, v := range l.tryable() {
 			if ctx.Err() != nil || !l.tries.due(v, again) {
 				continue
@@ -103,8 +137,36 @@ func (l *Live) tryStored(ctx context.Context) {
 		if changed {
 			l.publishTries()
 		}
+		if ctx.Err() == nil {
+			l.tries.end(update)
+		}
 	}
 }
+
+// WaitTried blocks until the policies that are in force now have been tried, if sources' policies are
+// tried at all, and [Live.Policies] has the findings. Its errors are those of [Live.WaitLoaded], and that
+// of ctx.
+func (l *Live) WaitTried(ctx context.Context) error {
+	if err := l.WaitLoaded(ctx); err != nil || l.options.Stored == nil {
+		return err
+	}
+	update := l.tries.begin()
+	for {
+		changed := l.tries.until(update)
+		if changed == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-l.ended:
+			return cmp.Or(l.runErr, errEnded)
+		case <-ctx.Done():
+			return fmt.Errorf("wait until policies are tried: %w", context.Cause(ctx))
+		}
+	}
+}
+
+var errEnded = errors.New("policies are no longer followed")
 
 // try tries one version: where it can be stopped, if there is such a place, and then here.
 func (l *Live) try(ctx context.Context, v *version) trial.Report {
@@ -153,7 +215,13 @@ func (l *Live) publishTries() {
 	next.policies = slices.Clone(next.policies)
 	for i := range next.policies {
 		if v := l.known[next.policies[i].Policy]; v != nil && !next.policies[i].Surplus {
+			before := problemSet(next.policies[i].Problems)
 			next.policies[i] = l.tries.state(v)
+			for _, p := range next.policies[i].Problems {
+				if !before[p] {
+					logProblem(l.options.Log, p, next.status)
+				}
+			}
 		}
 	}
 	l.current.Store(&next)

@@ -2,7 +2,6 @@ package try
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
@@ -11,7 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -84,32 +83,31 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 	if j.Name.Name == "" {
 		j.Name.Namespace, j.Name.Name = q.Request.Namespace, q.Request.Name
 	}
-	j.look(rules, q.Request, subject)
-	mutation := j.ask(ctx, d, q.Request)
-	if mutation.Verdict == usher.Deny {
+	result := subject
+	both, err := admission.Decide(ctx, usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		tree, err := r.Target().Tree()
+		if err != nil {
+			return usher.Decision{}, err
+		}
+		result = tree
+		j.look(rules, r, tree)
+		return j.ask(ctx, d, r), nil
+	}), q.Request)
+	if err != nil {
+		j.deny(usher.Mutate, undecided(err))
 		return j
 	}
-	validation := *q.Request
-	validation.Phase = usher.Validate
-	if q.Request.Object != nil {
-		patched, _, err := jsonpatch.Apply(subject, mutation.Patch)
-		if err != nil {
-			j.deny(usher.Mutate, undecided(fmt.Errorf("apply patch: %w", err)))
-			return j
-		}
-		validation.Object = usher.TreeObject(patched)
-		j.Patch, j.Result = mutation.Patch, patched
+	if both.Mutation.Verdict == usher.Deny {
+		return j
+	}
+	j.Allowed = both.Denial() == nil
+	if both.Object != nil {
+		j.Patch, j.Result = both.Mutation.Patch, result
 		if slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.fillsIn() }) {
-			j.before = filledIn(subject, patched)
+			j.before = filledIn(subject, result)
 			j.Name = nameOf(j.before)
 		}
 	}
-	result := subject
-	if j.Result != nil {
-		result = j.Result
-	}
-	j.look(rules, &validation, result)
-	j.Allowed = j.ask(ctx, d, &validation).Verdict != usher.Deny
 	if len(j.Rules) == 0 && len(j.NearMatches) == 0 {
 		j.lookForOtherOperations(rules, q.Request, result)
 	}

@@ -6,12 +6,11 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/policytest"
 )
 
@@ -44,8 +43,8 @@ func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	}
 	questions := make([]Question, 0, len(inputs))
 	for _, in := range inputs {
-		if r := reviewRequest(in.Review); r != nil {
-			questions = append(questions, Question{File: in.File, Request: r})
+		if in.Review != nil {
+			questions = append(questions, Question{File: in.File, Request: admission.RequestOf(in.Review)})
 			continue
 		}
 		r, err := f.request(in, olds)
@@ -106,39 +105,6 @@ func oldOf(object map[string]any, olds []objects.Input) (map[string]any, error) 
 		return nil, fmt.Errorf("--old has no %s", nameOf(object))
 	}
 	return olds[i].Object, nil
-}
-
-// reviewRequest returns the request of a review, nil for nil.
-func reviewRequest(r *admissionv1.AdmissionRequest) *usher.Request {
-	if r == nil {
-		return nil
-	}
-	extra := make(map[string][]string, len(r.UserInfo.Extra))
-	for key, values := range r.UserInfo.Extra {
-		extra[key] = values
-	}
-	request := &usher.Request{
-		UID:         string(r.UID),
-		Phase:       usher.Mutate,
-		Operation:   usher.Operation(r.Operation),
-		Kind:        schema.GroupVersionKind(r.Kind),
-		Resource:    schema.GroupVersionResource(r.Resource),
-		Subresource: r.SubResource,
-		Name:        r.Name,
-		Namespace:   r.Namespace,
-		User:        usher.User{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: extra},
-		DryRun:      r.DryRun != nil && *r.DryRun,
-		Object:      usher.RawObject(r.Object.Raw),
-		OldObject:   usher.RawObject(r.OldObject.Raw),
-		Options:     usher.RawObject(r.Options.Raw),
-	}
-	if r.RequestKind != nil && *r.RequestKind != r.Kind {
-		request.Requested, request.RequestedResource = schema.GroupVersionKind(*r.RequestKind), request.Resource
-		if r.RequestResource != nil {
-			request.RequestedResource = schema.GroupVersionResource(*r.RequestResource)
-		}
-	}
-	return request
 }
 
 // An objectName names an object.

@@ -20,6 +20,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/simulate"
 )
@@ -333,7 +334,7 @@ func (f *simulateFlags) simulation(in objects.Input, olds []objects.Input, who u
 
 // reviewed returns the request of a recorded review.
 func (f *simulateFlags) reviewed(in objects.Input) (simulate.Request, error) {
-	q := reviewRequest(in.Review)
+	q := admission.RequestOf(in.Review)
 	object, err := q.Object.Tree()
 	if err != nil {
 		return simulate.Request{}, err

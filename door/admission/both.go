@@ -1,0 +1,91 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+)
+
+// A Result is what a decider says about a request in both phases of admission.
+type Result struct {
+	// Mutation is the decision of the phase Mutate, Validation that of the phase Validate; it is zero if
+	// Mutation denies.
+	Mutation, Validation usher.Decision
+	// Object is the object as mutation has changed it, and as it was validated. It is nil if the request
+	// has none, or if Mutation denies.
+	Object *usher.Object
+}
+
+// Denial returns the decision that denies the request, nil if none does.
+func (r *Result) Denial() *usher.Decision {
+	switch {
+	case r.Mutation.Verdict == usher.Deny:
+		return &r.Mutation
+	case r.Validation.Verdict == usher.Deny:
+		return &r.Validation
+	}
+	return nil
+}
+
+// Decide asks a decider about a request in both phases, as an API server does: the phase Validate gets the
+// object as the phase Mutate has changed it. The phase of the request does not matter. It is for programs
+// that decide without an API server, and for tests of webhooks. An error means that there is no decision.
+func Decide(ctx context.Context, d usher.Decider, r *usher.Request) (Result, error) {
+	// A decider may keep requests.
+	mutation, validation := *r, *r
+	mutation.Phase, validation.Phase = usher.Mutate, usher.Validate
+	var result Result
+	var err error
+	if result.Mutation, err = d.Decide(ctx, &mutation); err != nil || result.Mutation.Verdict == usher.Deny {
+		return result, err
+	}
+	if r.Object != nil {
+		tree, err := r.Object.Tree()
+		if err != nil {
+			return result, fmt.Errorf("decode object: %w", err)
+		}
+		changed, _, err := jsonpatch.Apply(tree, result.Mutation.Patch)
+		if err != nil {
+			return result, fmt.Errorf("apply patch: %w", err)
+		}
+		result.Object = usher.TreeObject(changed)
+		validation.Object = result.Object
+	}
+	result.Validation, err = d.Decide(ctx, &validation)
+	return result, err
+}
+
+// RequestOf returns the request of an AdmissionReview, of the phase Mutate. It shares the bytes of the
+// objects.
+func RequestOf(r *admissionv1.AdmissionRequest) *usher.Request {
+	request := &usher.Request{
+		UID:         string(r.UID),
+		Phase:       usher.Mutate,
+		Operation:   usher.Operation(r.Operation),
+		Kind:        schema.GroupVersionKind(r.Kind),
+		Resource:    schema.GroupVersionResource(r.Resource),
+		Subresource: r.SubResource,
+		Name:        r.Name,
+		Namespace:   r.Namespace,
+		User:        usher.User{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: make(map[string][]string, len(r.UserInfo.Extra))},
+		DryRun:      r.DryRun != nil && *r.DryRun,
+		Object:      usher.RawObject(r.Object.Raw),
+		OldObject:   usher.RawObject(r.OldObject.Raw),
+		Options:     usher.RawObject(r.Options.Raw),
+	}
+	for key, values := range r.UserInfo.Extra {
+		request.User.Extra[key] = values
+	}
+	if r.RequestKind != nil && *r.RequestKind != r.Kind {
+		request.Requested, request.RequestedResource = schema.GroupVersionKind(*r.RequestKind), request.Resource
+		if r.RequestResource != nil {
+			request.RequestedResource = schema.GroupVersionResource(*r.RequestResource)
+		}
+	}
+	return request
+}

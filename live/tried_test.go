@@ -1,0 +1,121 @@
+package live_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+const misspelled = `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: require-team}, spec: {
+	matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]},
+	validations: [{expression: "'team' in object.metdata.?labels.orValue({})", message: label team is required}]}}`
+
+// run follows a folder with one policy until the test ends.
+func run(t *testing.T, o live.Options, policy string) *live.Live {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "policy.yaml"), []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := live.New(o)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx, dir.New(folder)) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return l
+}
+
+type log struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.Buffer.Write(p)
+}
+
+// A field that no object has is found by trying the policy: it compiles.
+func TestProblemsHaveWhatTryingFinds(t *testing.T) {
+	t.Parallel()
+	var logged log
+	l := run(t, live.Options{Log: slog.New(slog.NewTextHandler(&logged, nil))}, misspelled)
+	if err := l.WaitTried(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	problems := fmt.Sprint(l.Problems())
+	for _, want := range []string{"mistake: ClusterObjectPolicy require-team: spec.validations[0].expression", "metdata"} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("problems %s, want %q", problems, want)
+		}
+	}
+	logged.Lock()
+	defer logged.Unlock()
+	if strings.Count(logged.String(), "no Pod has metdata") != 1 {
+		t.Errorf("the log does not have the problem once: %s", &logged.Buffer)
+	}
+}
+
+func TestWaitTriedEndsWithRun(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := run(t, live.Options{}, misspelled).WaitTried(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+// Policies select by these, so that a request without one would be allowed by all of them.
+func TestIncompleteRequestsAreErrors(t *testing.T) {
+	t.Parallel()
+	l := run(t, live.Options{}, strings.Replace(misspelled, "metdata", "metadata", 1))
+	if err := l.WaitLoaded(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		reason string
+		change func(*usher.Request)
+		err    string
+	}{
+		{"a whole request", func(*usher.Request) {}, ""},
+		{"no operation", func(r *usher.Request) { r.Operation = "" }, `operation ""`},
+		{"an operation that API servers do not have", func(r *usher.Request) { r.Operation = "create" }, `operation "create": expected one of ["CREATE"`},
+		{"no kind", func(r *usher.Request) { r.Kind.Kind = "" }, "expected a kind"},
+		{"no version", func(r *usher.Request) { r.Kind.Version = "" }, "expected a kind and its version"},
+		{"no resource", func(r *usher.Request) { r.Resource = schema.GroupVersionResource{} }, "expected a resource"},
+		{"a phase that nobody knows", func(r *usher.Request) { r.Phase = "bake" }, "phase"},
+	} {
+		for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
+			r := &usher.Request{
+				Phase: phase, Operation: usher.Create, Namespace: "shop", Name: "cart",
+				Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+				Object: usher.RawObject([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"cart","namespace":"shop"}}`)),
+			}
+			row.change(r)
+			_, err := l.Decide(t.Context(), r)
+			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.HasPrefix(err.Error(), "decide request: ") || !strings.Contains(err.Error(), row.err)) {
+				t.Errorf("%s: error %v, want %q", row.reason, err, row.err)
+			}
+			if r.Phase == phase && row.err != "" && !l.Covers(r) {
+				t.Errorf("%s: doors would not ask", row.reason)
+			}
+		}
+	}
+}
