@@ -21,6 +21,14 @@ type memo struct {
 
 func newMemo() *memo { return &memo{known: map[string]*storing{}} }
 
+// Together has cases keep the policies that several of them have, so that these are compiled once.
+func Together(cases ...*Case) {
+	shared := newMemo()
+	for _, c := range cases {
+		c.memo = shared
+	}
+}
+
 // A storing is a policy that is stored: through policy admission, and compiled.
 type storing struct {
 	once     sync.Once

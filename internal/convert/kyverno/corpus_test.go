@@ -73,7 +73,9 @@ func testFile(t *testing.T, f *corpus.File, kinds *kind.Set) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cases := make([]*policytest.Case, len(f.Rows))
 	for n := range f.Rows {
+<<<<<<< HEAD
 		row := &f.Rows[n]
 		if row.Answers == nil || different(f.Name, row.Name) {
 			continue
@@ -95,33 +97,63 @@ func testFile(t *testing.T, f *corpus.File, kinds *kind.Set) {
 			labels, _ := metadata["labels"].(map[string]any)
 			if labels = maps.Clone(labels); labels == nil {
 				labels = map[string]any{}
+=======
+		cases[n] = caseOf(&f.Rows[n], documents)
+	}
+	policytest.Together(cases...)
+	for n, c := range cases {
+		if row := &f.Rows[n]; row.Answers != nil && !different(f.Name, row.Name) {
+			result := c.Run(t.Context())
+			if *c.Expect.Allowed && result.Status != policytest.Passed {
+				c.Expect.NoMatch = true
+				if unmatched := c.Run(t.Context()); unmatched.Status == policytest.Passed {
+					result = unmatched
+				}
+>>>>>>> 3c630cb8 (internal/policytest: cases can keep the policies that they share)
 			}
-			labels["kubernetes.io/metadata.name"] = r.Namespace
-			metadata["labels"] = labels
-		}
-		if r.Namespace != "" {
-			labels := map[string]any{"kubernetes.io/metadata.name": r.Namespace}
-			for key, value := range row.NamespaceLabels {
-				labels[key] = value
+			if result.Status != policytest.Passed {
+				t.Errorf("%s: %v: %s\n%s", row.Name, row.Answers, result.Message, expressions(documents))
 			}
-			c.Objects = append(c.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": r.Namespace, "labels": labels}})
-		}
-		allowed := true
-		for _, answer := range row.Answers {
-			allowed = allowed && answer != "fail" && answer != "error"
-		}
-		c.Expect = &policytest.Expect{Allowed: &allowed}
-		result := c.Run(t.Context())
-		if allowed && result.Status != policytest.Passed {
-			c.Expect.NoMatch = true
-			if unmatched := c.Run(t.Context()); unmatched.Status == policytest.Passed {
-				result = unmatched
-			}
-		}
-		if result.Status != policytest.Passed {
-			t.Errorf("%s: %v: %s\n%s", row.Name, row.Answers, result.Message, expressions(documents))
 		}
 	}
+}
+
+// caseOf returns a row as a case about policies.
+func caseOf(row *corpus.Row, policies []map[string]any) *policytest.Case {
+	c := &policytest.Case{Name: row.Name, Phase: usher.Validate, Policies: policies}
+	c.Objects = slices.Clone(row.Data)
+	r := &c.Request
+	r.Operation, r.Object, r.OldObject, r.Subresource = usher.Operation(row.Operation), row.Object, row.OldObject, row.Subresource
+	r.User.Name, r.User.Groups = row.User.Name, row.User.Groups
+	of := r.Object
+	if of == nil {
+		of = r.OldObject
+	}
+	metadata, _ := of["metadata"].(map[string]any)
+	r.Namespace, _ = metadata["namespace"].(string)
+	if of["kind"] == "Namespace" {
+		r.Namespace, _ = metadata["name"].(string)
+		// An API server sets it.
+		labels, _ := metadata["labels"].(map[string]any)
+		if labels = maps.Clone(labels); labels == nil {
+			labels = map[string]any{}
+		}
+		labels["kubernetes.io/metadata.name"] = r.Namespace
+		metadata["labels"] = labels
+	}
+	if r.Namespace != "" {
+		labels := map[string]any{"kubernetes.io/metadata.name": r.Namespace}
+		for key, value := range row.NamespaceLabels {
+			labels[key] = value
+		}
+		c.Objects = append(c.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": r.Namespace, "labels": labels}})
+	}
+	allowed := true
+	for _, answer := range row.Answers {
+		allowed = allowed && answer != "fail" && answer != "error"
+	}
+	c.Expect = &policytest.Expect{Allowed: &allowed}
+	return c
 }
 
 // expressions returns the parts of policies that decide.
