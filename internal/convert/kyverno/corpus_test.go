@@ -75,29 +75,6 @@ func testFile(t *testing.T, f *corpus.File, kinds *kind.Set) {
 	}
 	cases := make([]*policytest.Case, len(f.Rows))
 	for n := range f.Rows {
-<<<<<<< HEAD
-		row := &f.Rows[n]
-		if row.Answers == nil || different(f.Name, row.Name) {
-			continue
-		}
-		c := policytest.Case{Name: row.Name, Phase: usher.Validate, Policies: documents}
-		c.Objects = slices.Clone(row.Data)
-		r := &c.Request
-		r.Operation, r.Object, r.OldObject, r.Subresource = usher.Operation(row.Operation), row.Object, row.OldObject, row.Subresource
-		r.User.Name, r.User.Groups = cmp.Or(row.User.Name, "system:anonymous"), row.User.Groups
-		of := r.Object
-		if of == nil {
-			of = r.OldObject
-		}
-		metadata, _ := of["metadata"].(map[string]any)
-		r.Namespace, _ = metadata["namespace"].(string)
-		if of["kind"] == "Namespace" {
-			r.Namespace, _ = metadata["name"].(string)
-			// An API server sets it.
-			labels, _ := metadata["labels"].(map[string]any)
-			if labels = maps.Clone(labels); labels == nil {
-				labels = map[string]any{}
-=======
 		cases[n] = caseOf(&f.Rows[n], documents)
 	}
 	policytest.Together(cases...)
@@ -109,7 +86,6 @@ func testFile(t *testing.T, f *corpus.File, kinds *kind.Set) {
 				if unmatched := c.Run(t.Context()); unmatched.Status == policytest.Passed {
 					result = unmatched
 				}
->>>>>>> 3c630cb8 (internal/policytest: cases can keep the policies that they share)
 			}
 			if result.Status != policytest.Passed {
 				t.Errorf("%s: %v: %s\n%s", row.Name, row.Answers, result.Message, expressions(documents))
@@ -124,7 +100,7 @@ func caseOf(row *corpus.Row, policies []map[string]any) *policytest.Case {
 	c.Objects = slices.Clone(row.Data)
 	r := &c.Request
 	r.Operation, r.Object, r.OldObject, r.Subresource = usher.Operation(row.Operation), row.Object, row.OldObject, row.Subresource
-	r.User.Name, r.User.Groups = row.User.Name, row.User.Groups
+	r.User.Name, r.User.Groups = cmp.Or(row.User.Name, "system:anonymous"), row.User.Groups
 	of := r.Object
 	if of == nil {
 		of = r.OldObject

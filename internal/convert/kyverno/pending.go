@@ -12,8 +12,3 @@ func (c *conversion) mutate(r *syntax.Rule) []*piece {
 func (c *conversion) podSecurity(r *syntax.Rule) (*piece, error) {
 	return nil, refuse(r.Validate.Field+".podSecurity", "it is a level of the pod security standards", "use the pack of that level: 'usher library list'")
 }
-
-// cel converts a rule in CEL.
-func (c *conversion) cel(r *syntax.Rule) (*piece, error) {
-	return nil, refuse(r.Validate.Field+".cel", "rules in CEL are not imported yet", "write it as a ClusterObjectPolicy")
-}

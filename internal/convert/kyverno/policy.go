@@ -34,6 +34,8 @@ type piece struct {
 	bindings  []v1alpha1.Binding
 	templates v1alpha1.PodTemplates
 
+	paramKind   *admissionv1.ParamKind
+	annotations []admissionv1.AuditAnnotation
 	data        []v1alpha1.DataSource
 	variables   []admissionv1.Variable
 	validations []v1alpha1.Validation
@@ -96,7 +98,7 @@ func joinedPieces(pieces []*piece) []*piece {
 
 // fits reports whether another piece can be in the same policy.
 func (p *piece) fits(o *piece) bool {
-	if !reflect.DeepEqual(p.selection, o.selection) || !reflect.DeepEqual(p.bindings, o.bindings) || p.templates != o.templates {
+	if !reflect.DeepEqual(p.selection, o.selection) || !reflect.DeepEqual(p.bindings, o.bindings) || p.templates != o.templates || !reflect.DeepEqual(p.paramKind, o.paramKind) {
 		return false
 	}
 	for i := range o.variables {
@@ -124,6 +126,7 @@ func (p *piece) add(o *piece) {
 	}
 	p.validations = append(p.validations, o.validations...)
 	p.mutations = append(p.mutations, o.mutations...)
+	p.annotations = append(p.annotations, o.annotations...)
 }
 
 // assemble makes a policy of each piece.
@@ -167,7 +170,7 @@ func (c *conversion) spec(p *piece) v1alpha1.ObjectPolicySpec {
 			ResourceRules: p.selection.rules, ExcludeResourceRules: p.selection.excluded, NamespaceSelector: p.selection.namespaces,
 		},
 		MatchConditions: p.selection.conditions, Subjects: p.selection.subjects, ExcludeSubjects: p.selection.excludeSubjects,
-		Data: p.data, Variables: p.variables, Validations: p.validations, Mutations: p.mutations,
+		ParamKind: p.paramKind, AuditAnnotations: p.annotations, Data: p.data, Variables: p.variables, Validations: p.validations, Mutations: p.mutations,
 		PodTemplates: p.templates, Bindings: p.bindings,
 	}
 	if severity := v1alpha1.Severity(c.p.Annotations["policies.kyverno.io/severity"]); slices.Contains(severities, severity) {
