@@ -26,8 +26,13 @@ type Settings struct {
 	Action string
 	// Params replace default params of the same names.
 	Params map[string]any
+	// Namespaces have a binding each, with the action and the params; other bindings stay as they are.
+	Namespaces []string
+	// Namespaced says that the policy is for objects without a namespace, too, to which bindings of
+	// Namespaces must not extend.
+	Namespaced bool
 	// Bindings replace those of the pack, if they are not nil: the bindings of a policy that is
-	// installed already, in JSON or YAML. Action and Params are set in each.
+	// installed already, in JSON or YAML. Without Namespaces, Action and Params are set in each.
 	Bindings []byte
 }
 
@@ -59,63 +64,6 @@ func (p *Policy) Manifest(s Settings) ([]byte, error) {
 		return nil, fmt.Errorf("write policy %s: %w", p.Name, err)
 	}
 	return b.Bytes(), nil
-}
-
-// bind sets the bindings, their action and their params.
-func (p *Policy) bind(spec *yaml.Node, s Settings) error {
-	if err := p.CheckParams(s.Params); err != nil {
-		return err
-	}
-	if s.Action != "" && len(p.Spec.Bindings) > 1 {
-		return errors.New("its bindings have actions of their own: install it without an action")
-	}
-	if s.Bindings != nil {
-		var bindings yaml.Node
-		if err := yaml.Unmarshal(s.Bindings, &bindings); err != nil {
-			return fmt.Errorf("parse bindings: %w", err)
-		}
-		plain(&bindings)
-		set(spec, "bindings", bindings.Content[0])
-	}
-	list := manifest.Member(spec, "bindings")
-	if list == nil {
-		// Only mutations have none, and no params.
-		return nil
-	}
-	for _, binding := range list.Content {
-		binding.Style = 0
-		if s.Action != "" && len(p.Spec.Validations) > 0 {
-			actions := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{text(s.Action)}}
-			set(binding, "validationActions", actions)
-		}
-		if manifest.Member(binding, "paramRef") != nil {
-			continue
-		}
-		if err := p.setParams(binding, s.Params); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// setParams sets params of a binding, and those that it does not have to their defaults: a version
-// of a policy may read more than the one before.
-func (p *Policy) setParams(binding *yaml.Node, values map[string]any) error {
-	for _, name := range slices.Sorted(maps.Keys(p.Params)) {
-		value, ok := values[name]
-		if found := manifest.Member(binding, "params"); !ok && found != nil && manifest.Member(found, name) != nil {
-			continue
-		}
-		if !ok {
-			value = p.Params[name]
-		}
-		var node yaml.Node
-		if err := node.Encode(value); err != nil {
-			return fmt.Errorf("params.%s: %w", name, err)
-		}
-		set(child(binding, "params"), name, &node)
-	}
-	return nil
 }
 
 // CheckParams returns an error for params that the policy does not have, and for values of another

@@ -33,12 +33,15 @@ type Plan struct {
 	Settings []library.Settings
 	// Downgrade replaces policies that are of a later version of their pack.
 	Downgrade bool
+	// shown are the changes that have been printed, each with its first policy.
+	shown map[string]string
 }
 
 // Install writes policies to a target, with the bindings of those that are installed already, and
 // prints what changes. It continues after a policy that cannot be installed, unless none can be.
 func Install(ctx context.Context, s cli.Streams, target Target, plan *Plan) error {
 	refused := 0
+	plan.shown = map[string]string{}
 	for i := range plan.Policies {
 		line, err := plan.install(ctx, s, target, i)
 		switch {
@@ -92,6 +95,23 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 	for _, line := range u.summary() {
 		fmt.Fprintf(s.Err, "  %s\n", line)
 	}
-	fmt.Fprint(s.Err, indent(strings.TrimRight(changes, "\n")))
+	changed := lines(changes)
+	if first := plan.shown[changed]; first != "" {
+		fmt.Fprintf(s.Err, "  changes the same lines as %s\n", first)
+	} else {
+		plan.shown[changed] = p.Name
+		fmt.Fprint(s.Err, indent(strings.TrimRight(changes, "\n")))
+	}
 	return target.Write(ctx, p, u.manifest, installed)
+}
+
+// lines returns the lines of a diff that it adds and removes, without where they are.
+func lines(changes string) string {
+	var b strings.Builder
+	for line := range strings.Lines(changes) {
+		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }

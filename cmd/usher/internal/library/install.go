@@ -39,12 +39,17 @@ of the same name that is not of a pack is not replaced, nor is one of a later ve
 unless --downgrade is set. Nor does --apply replace what somebody else writes at the same
 time. Policies that a pack does not have any more are named, and stay.
 
+With --namespace, --action and --params are for these namespaces alone: each policy gets a
+binding of that name, with the params of the others, or its binding for the namespace is
+changed. Without --namespace, they are for all bindings, also for those.
+
 With --dry-run nothing is written, and API servers say whether they would accept it.`,
 		Example: `  usher library install supply-chain --params 'registries=[registry.acme.example]' --out policies/
   usher library install networking --apply --dry-run
   usher library install networking --apply
-  usher library install service-types --apply --action Deny
-  usher library install reliability | kubectl apply -f -`,
+  usher library install networking --apply --action Deny --namespace shop
+  usher library install networking --apply --action Deny
+  usher library install reliability | kubectl apply --server-side -f -`,
 		ValidArgsFunction: f.Complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.validate(args); err != nil {
@@ -62,6 +67,7 @@ With --dry-run nothing is written, and API servers say whether they would accept
 	}
 	f.Register(cmd)
 	f.RegisterSettings(cmd)
+	f.RegisterNamespaces(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder to write the files to, one policy a file")
 	flags.BoolVar(&f.apply, "apply", false, "apply the manifests to the cluster of the kubeconfig")

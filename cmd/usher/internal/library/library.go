@@ -30,7 +30,7 @@ test cases in cases. Name them with --packs.`,
   usher library try supply-chain -f manifests/ --params 'registries=[registry.acme.example]'
 
   # warn of it from now on
-  usher library install supply-chain --params 'registries=[registry.acme.example]' | kubectl apply -f -`,
+  usher library install supply-chain --params 'registries=[registry.acme.example]' | kubectl apply --server-side -f -`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

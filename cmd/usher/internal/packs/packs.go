@@ -25,6 +25,7 @@ import (
 // Flags select packs, and have the settings of their policies.
 type Flags struct {
 	folders, params []string
+	namespaces      []string
 	action          string
 	// all are the packs, once they are read.
 	all []library.Pack
@@ -40,6 +41,11 @@ func (f *Flags) RegisterSettings(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.params, "params", nil, "value of a param in YAML, as in 'registries=[a.example, b.example]', or 'allowed-registries.registries=[...]' for one policy; @FILE reads a YAML file with such names and values (repeatable)")
 	cmd.Flags().StringVar(&f.action, "action", "", "what follows from a validation that fails: Warn, Deny or Audit (default: that of the pack, Warn)")
 	cli.Offer(cmd, "action", "Warn", "Deny", "Audit")
+}
+
+// RegisterNamespaces adds the flag for settings of single namespaces.
+func (f *Flags) RegisterNamespaces(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespaces that --action and --params are for, as in shop,pay: a binding for each is added, or changed, and what other namespaces have stays")
 }
 
 // Packs returns the packs that come with Usher, and those of the folders.
@@ -118,7 +124,10 @@ func (f *Flags) Select(names []string) ([]library.Policy, []library.Settings, er
 	}
 	settings := make([]library.Settings, len(found))
 	for i := range settings {
-		settings[i].Action = f.action
+		settings[i].Action, settings[i].Namespaces = f.action, f.namespaces
+	}
+	if err := f.checkNamespaces(found, settings); err != nil {
+		return nil, nil, err
 	}
 	for _, param := range f.params {
 		values, err := valuesOf(param)
