@@ -115,7 +115,7 @@ func TestProblems(t *testing.T) {
 		{"an unknown operator", with("selectors: {labels: [{key: a, operator: Like}]}"), `error: spec.selectors.labels[0].operator: "Like" is no operator`},
 		{"In without values", with("selectors: {fields: [{key: a, operator: In}]}"), "error: spec.selectors.fields[0].values: In needs values"},
 		{"Exists with values", with("selectors: {labels: [{key: a, operator: Exists, values: [x]}]}"), "error: spec.selectors.labels[0].values: Exists takes no values"},
-		{"selectors of a get", with("selectors: {labels: [{key: a, operator: Exists}]}"), "warning: spec.rules[0].verbs: requests with these verbs have no selector"},
+		{"selectors of a get", with("selectors: {labels: [{key: a, operator: Exists}]}"), "warning: spec.rules[0].verbs: only requests with the verbs list, watch and deletecollection have selectors: the rule allows no others"},
 		{"no expression", with("when: [{name: x}]"), "error: spec.when[0].cel: the condition has no expression"},
 		{"a broken expression", with("unless: [{cel: 'request.user +'}]"), "error: spec.unless[0].cel: Syntax error"},
 		{"CUE", with("when: [{cue: 'request: user: \"x\"'}]"), "error: spec.when[0].cel: the condition has no expression | error: spec.when[0].cue: conditions of authorization policies are not written in CUE"},

@@ -104,15 +104,25 @@ func (l linter) everybody() {
 	}
 }
 
-// selectors warns of selectors that requests cannot have.
+// selectors warns of verbs whose requests have no selectors.
 func (l linter) selectors() {
-	if l.spec.Selectors == nil || !l.allow {
+	if l.spec.Selectors == nil {
 		return
 	}
+	effect := "denies all others, whatever labels the objects have"
+	switch {
+	case l.allow:
+		effect = "allows no others"
+	case l.spec.Effect == v1alpha1.EffectNoOpinion:
+		effect = "is for all others, whatever labels the objects have"
+	}
 	for i := range l.spec.Rules {
-		verbs := l.spec.Rules[i].Verbs
-		if !has(verbs, "list") && !has(verbs, "watch") && !has(verbs, "deletecollection") {
-			l.warn(fmt.Sprintf("spec.rules[%d].verbs", i), "requests with these verbs have no selector, so that the rule allows none", "use list, watch or deletecollection, or remove spec.selectors")
+		others := slices.ContainsFunc(l.spec.Rules[i].Verbs, func(verb string) bool {
+			return !authz.HasSelectors(verb) && (!l.allow || !strings.Contains(verb, "*"))
+		})
+		if others {
+			l.warn(fmt.Sprintf("spec.rules[%d].verbs", i), "only requests with the verbs list, watch and deletecollection have selectors: the rule "+effect,
+				"use these verbs, or remove spec.selectors. What depends on the labels of objects is for a ClusterObjectPolicy, with excludeSubjects for those who may")
 		}
 	}
 }

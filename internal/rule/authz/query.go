@@ -103,12 +103,11 @@ func (q *Query) namespace(namespace string, scope func(group, resource string) S
 	return Value{Extent: All}
 }
 
-func (q *Query) onCollections() bool {
-	switch q.Verb.Text {
-	case "list", "watch", "deletecollection":
-		return true
-	}
-	return false
+func (q *Query) onCollections() bool { return HasSelectors(q.Verb.Text) }
+
+// HasSelectors reports whether requests with the verb are for a collection: only these have selectors.
+func HasSelectors(verb string) bool {
+	return verb == "list" || verb == "watch" || verb == "deletecollection"
 }
 
 // collection reports whether the request is for a collection without a name.

@@ -169,22 +169,25 @@ func passes(r *usher.Request, x authzengine.Explanation, answer simulate.Answer)
 		case answer.Verdict == usher.Deny && step.Outcome == authzengine.Decides && step.Rule.Policy.Effect == authz.Deny:
 			denialHints(r, step, add)
 		case answer.Verdict == usher.NoOpinion && step.Outcome == authzengine.Unselected:
-			if selector := selectorFlags(step.Rule.Policy); selector != "" {
-				add(selector)
-			}
+			selectorHint(r, step, add)
 		}
 	}
 	return all
 }
 
 func denialHints(r *usher.Request, step authzengine.Step, add func(string)) {
-	if strings.Contains(step.Why, "names [") && slices.Contains([]string{"list", "watch", "deletecollection"}, r.Access.Verb) {
+	if strings.Contains(step.Why, "names [") && authz.HasSelectors(r.Access.Verb) {
 		add("--field-selector metadata.name=<another name>")
 	}
 	if strings.Contains(step.Why, "namespaces [") {
 		add("-n <another namespace>")
 	}
-	if selector := selectorFlags(step.Rule.Policy); selector != "" {
+	selectorHint(r, step, add)
+}
+
+// selectorHint adds what the selectors of a policy require, if the request can have some.
+func selectorHint(r *usher.Request, step authzengine.Step, add func(string)) {
+	if selector := selectorFlags(step.Rule.Policy); selector != "" && authz.HasSelectors(r.Access.Verb) {
 		add(selector)
 	}
 }

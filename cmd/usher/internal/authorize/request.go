@@ -83,7 +83,7 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 
 // nameFrom sets the name to that which a field selector selects, as API servers do.
 func (f *targetFlags) nameFrom(r *usher.Request) {
-	if !slices.Contains([]string{"list", "watch", "deletecollection"}, r.Access.Verb) || r.Name != "" {
+	if !authz.HasSelectors(r.Access.Verb) || r.Name != "" {
 		return
 	}
 	for _, field := range r.Access.Fields {
