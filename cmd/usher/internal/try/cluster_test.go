@@ -71,6 +71,39 @@ spec:
 	}
 }
 
+// TestObjectsOfClusters are named as for kubectl, by all commands that decide.
+func TestObjectsOfClusters(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	const policy = `apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: restarts}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "object.spec.restartPolicy == 'Always' || has(object.status)", message: restart}]
+`
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"decide", "pod/stored"}, cli.ExitNegative, ""},
+		{[]string{"explain", "po", "stored"}, cli.ExitNegative, ""},
+		{[]string{"exempt", "pod/stored", "--reason", "r", "--owner", "o"}, cli.ExitOK, ""},
+		{[]string{"explain", "pod/other"}, cli.ExitUnusable, "--from-cluster: namespace shop: "},
+		{[]string{"decide", "pdo/stored"}, cli.ExitUnusable, `no matches for /, Resource=pdo`},
+	} {
+		args := append(c.args, "-p", file, "-n", "shop", "--from-cluster", "--kubeconfig", emptyCluster(t))
+		if stderr, status := execute(t, args); status != c.status || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
+			t.Errorf("%v: status %d, %s", c.args, status, stderr)
+		}
+	}
+}
+
 func execute(t *testing.T, args []string) (stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -88,10 +121,11 @@ func execute(t *testing.T, args []string) (stderr string, status int) {
 func emptyCluster(t *testing.T) string {
 	t.Helper()
 	known := map[string]string{
-		"/api":                    `{"kind":"APIVersions","versions":["v1"]}`,
-		"/apis":                   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
-		"/api/v1":                 `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]}]}`,
-		"/api/v1/namespaces/shop": `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
+		"/api":                                `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":                               `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1":                             `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get"]}]}`,
+		"/api/v1/namespaces/shop/pods/stored": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"stored","namespace":"shop","uid":"e2d1"},"spec":{"restartPolicy":"Never","containers":[]},"status":{"phase":"Running"}}`,
+		"/api/v1/namespaces/shop":             `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

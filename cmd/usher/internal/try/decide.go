@@ -29,6 +29,8 @@ type decideFlags struct {
 	output cli.OutputFlag
 	color  cli.ColorFlag
 
+	// named are objects of the cluster, as KIND/NAME.
+	named []string
 	// store looks up the objects of --facts, and set has the policies.
 	store *facts.Store
 	set   policies.Set
@@ -70,6 +72,7 @@ objects cannot be used.`,
   usher decide -p policies/ pod.yaml --operation DELETE --as jane --as-group dev
   usher decide -p policies/ pod.yaml --facts namespaces.yaml
   usher decide --from-cluster pod.yaml
+  usher decide --from-cluster deployment/web -n shop
   kubectl get pods -A -o yaml | usher decide -p policies/ -
   kubectl get clustervalidatepolicies -o yaml | usher decide -p - pod.yaml
   usher decide -p policies/ review.json -o json | jq '.decisions[].patch'
@@ -104,19 +107,17 @@ func (f *decideFlags) registerInput(cmd *cobra.Command) {
 }
 
 func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
-	if err := cmp.Or(f.complete(args), f.validate()); err != nil {
+	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validate()); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	decider, rules, err := f.decider(cmd, s)
 	if err != nil {
 		return err
 	}
-	requests, err := f.requests(cmd, s)
+	requests, err := f.questions(cmd, s)
 	if err != nil {
 		return err
 	}
-	f.noteWritten(cmd, s, requests)
-	f.store.Assume(namespacesOf(requests))
 	report := decideReport{Suspended: f.set.Suspended()}
 	var late error
 	for _, r := range requests {
@@ -148,8 +149,8 @@ func (f *decideFlags) print(s cli.Streams, report *decideReport) error {
 
 func (f *decideFlags) validate() error {
 	switch {
-	case len(f.files) == 0:
-		return errors.New("no objects: name a file, or - for the standard input")
+	case len(f.files)+len(f.named) == 0:
+		return errors.New("no objects: name a file, - for the standard input, or an object of the cluster as KIND/NAME with --from-cluster")
 	case len(f.policies) == 0 && f.server == "" && !f.fromCluster:
 		return errors.New("no policies: name a file or folder with -p, a webhook with --server, or read a cluster with --from-cluster")
 	case f.fromCluster && (len(f.facts.Files) > 0 || f.server != ""):

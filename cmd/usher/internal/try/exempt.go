@@ -26,8 +26,7 @@ type exemptFlags struct {
 	exemption exemptionOptions
 	lasts     cli.Duration
 	until     string
-	// named are objects of the cluster, as KIND/NAME.
-	named []string
+	ifDenied  bool
 }
 
 // Exempt returns usher exempt.
@@ -50,6 +49,9 @@ If the pods of a workload are refused, the exemption is for the workload and all
 by their owner: rollouts and jobs that follow have it, too. So is the exemption of a pod that
 has an owner. Anyone who may create pods in the namespace can name an owner.
 
+With --if-denied it is also for policies that only warn or audit, as if they denied, so that
+it is there before they do.
+
 A ClusterPolicyExemption counts for every policy. With --namespaced it is a PolicyExemption,
 for policies with namespaceExemptions: Allow. Who applies it needs the verb exempt on each
 policy that it names.
@@ -62,6 +64,7 @@ helps, and 2 if policies or objects cannot be used.`,
 		Example: `  usher exempt -p policies/ -f pod.yaml --reason "image is rebuilt in May" --owner team-a --for 7d
   usher exempt --from-cluster deployment/web -n shop --reason "until the next release" --owner team-a
   usher exempt --from-cluster -f refused.yaml --reason migration --owner team-a --until 2030-01-31 | kubectl apply -f -
+  usher exempt --from-cluster deployment/web -n shop --if-denied --reason "until the next release" --owner team-a
   usher exempt -p policies/ -f pod.yaml --image 'registry.example/legacy:*' --reason legacy --owner team-a
   usher exempt -p policies/ -f review.json --namespaced --action Warn --reason pilot --owner team-a
   usher exempt -f cases/no-latest.yaml --reason "as the case says" --owner team-a`,
@@ -76,6 +79,7 @@ helps, and 2 if policies or objects cannot be used.`,
 	f.lasts = cli.Duration(7 * 24 * time.Hour)
 	flags.Var(&f.lasts, "for", "how long the exemption lasts from now on, such as 7d or 36h")
 	flags.StringVar(&f.until, "until", "", "when the exemption expires: a date, or a time such as 2030-01-31T12:00:00Z; in place of --for")
+	flags.BoolVar(&f.ifDenied, "if-denied", false, "take policies that warn or audit as if they denied")
 	flags.BoolVar(&x.namespaced, "namespaced", false, "write a PolicyExemption in the namespace of the object")
 	flags.StringVar(&x.action, "action", string(v1alpha1.ExemptionActionSkip), "what follows instead of the denial: Skip, Warn or Audit")
 	cli.Offer(cmd, "action", string(v1alpha1.ExemptionActionSkip), string(v1alpha1.ExemptionActionWarn), string(v1alpha1.ExemptionActionAudit))
@@ -102,7 +106,7 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		x, err := deciding[i].exempt(cmd.Context(), f.exemption)
 		switch {
 		case errors.Is(err, errAllowed):
-			fmt.Fprintf(s.Err, "usher: %s is allowed: it needs no exemption\n", deciding[i].about)
+			fmt.Fprintf(s.Err, "usher: %s is %v\n", deciding[i].about, err)
 		case errors.Is(err, errNoHelp):
 			failed = true
 			fmt.Fprintf(s.Err, "usher: %s: %v\n", deciding[i].about, err)
@@ -129,6 +133,8 @@ func (f *exemptFlags) validate() error {
 		return errors.New("--reason is missing: say why the exemption is needed")
 	case f.exemption.owner == "":
 		return errors.New("--owner is missing: name the person or the team to ask about the exemption")
+	case f.ifDenied && len(f.policies) == 0 && !f.fromCluster:
+		return errors.New("--if-denied is for -p and --from-cluster: case files have their policies as they are")
 	case f.fromCluster && len(f.facts.Files) > 0:
 		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	}
@@ -170,19 +176,15 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 	if err != nil {
 		return nil, err
 	}
-	var questions []Question
-	if len(f.files) > 0 {
-		if questions, err = f.requests(cmd, s); err != nil {
+	if f.ifDenied {
+		if set, err = set.Denying(cmd.Context()); err != nil {
 			return nil, err
 		}
 	}
-	stored, err := f.stored(cmd.Context())
+	questions, err := f.questions(cmd, s)
 	if err != nil {
 		return nil, err
 	}
-	f.noteWritten(cmd, s, questions)
-	questions = append(questions, stored...)
-	f.store.Assume(namespacesOf(questions))
 	all := make([]decided, len(questions))
 	for i, q := range questions {
 		if all[i], err = f.decided(cmd.Context(), set, facts, q); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	errAllowed = errors.New("the request is allowed")
+	errAllowed = errors.New("allowed")
 	errNoHelp  = errors.New("no exemption helps")
 )
 
@@ -55,7 +55,7 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 		return exemption{}, err
 	}
 	if decision.Verdict != usher.Deny {
-		return exemption{}, errAllowed
+		return exemption{}, allowed(decision.Findings)
 	}
 	x := exemption{about: aboutRequest(r) + " is refused", refusal: decision.Message}
 	if d.workload != nil && r.Kind.Kind == "Pod" {
@@ -85,6 +85,22 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 		why += " (a PolicyExemption counts only for an ObjectPolicy of its namespace, and for a ClusterObjectPolicy with namespaceExemptions: Allow)"
 	}
 	return exemption{}, fmt.Errorf("%w: the request is still refused: %s%s", errNoHelp, cmp.Or(decision.Message, "without a message"), why)
+}
+
+// allowed returns the error of a request that is not refused, with the policies that would refuse it if they denied.
+func allowed(findings []usher.Finding) error {
+	var refs []string
+	for i := range findings {
+		f := &findings[i]
+		warns := slices.ContainsFunc(f.Checks, func(c usher.Check) bool { return len(c.Actions) > 0 })
+		if ref := f.Policy.String(); !f.Written && (f.Outcome == usher.WouldDeny || f.Outcome == usher.Passed && warns) && !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	if len(refs) == 0 {
+		return fmt.Errorf("%w: it needs no exemption", errAllowed)
+	}
+	return fmt.Errorf("%w, with a warning or an audit annotation of %s: --if-denied writes the exemption before they deny", errAllowed, strings.Join(refs, ", "))
 }
 
 // same reports whether two exemptions are the same.

@@ -36,7 +36,7 @@ type explainFlags struct {
 func Explain(s cli.Streams) *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain -p POLICIES OBJECTS... | CASES...",
+		Use:   "explain {-p POLICIES OBJECTS... | --from-cluster KIND/NAME... | CASES...}",
 		Short: "Explain a decision rule by rule: matched by what, on which values, at what cost",
 		Long: `Explain decides as 'usher decide' does, and then tells of every rule of every policy whether
 it matched and by which clause, or which clause kept it from that; of those that matched, what
@@ -46,7 +46,8 @@ value of each part of the expression, and the variables, conditions and selector
 
 With -p it explains objects and recorded AdmissionReviews, which are named as arguments or
 with -f. With --from-cluster it adds the policies of a cluster, also those that its API server
-enforces, and facts come from there. Without either the arguments are files of test cases,
+enforces, and facts come from there; an object of the cluster can be named, as for kubectl:
+deployment/web, or deployment web, in the namespace that -n names. Without either the arguments are files of test cases,
 which have their own policies.
 
 Objects are judged as written, without the defaults that API servers set before they ask
@@ -66,7 +67,7 @@ objects or cases cannot be used.`,
   usher explain -p policies/ new.yaml --old old.yaml --cost
   usher explain -p policies/ review.json -o json | jq '.explained[].phases[].rules[] | select(.matched)'
   usher explain -p policies/ pod.yaml --policy require-team
-  usher explain --from-cluster pod.yaml
+  usher explain --from-cluster deployment/web -n shop --policy require-team
   usher explain cases/too-many-replicas.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
@@ -100,7 +101,7 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if len(f.policies) == 0 && len(f.files) == 0 && !f.fromCluster {
 		cases, args = args, nil
 	}
-	if err := cmp.Or(f.complete(args), f.validateExplain(cases)); err != nil {
+	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validateExplain(cases)); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	report := &explainReport{Explained: []explained{}}
@@ -129,7 +130,7 @@ func (f *explainFlags) validateExplain(cases []string) error {
 		return errors.New("test cases have their own objects and facts: leave out --old and --facts, or name policies with -p")
 	case len(cases) > 0:
 		return nil
-	case len(f.files) == 0:
+	case len(f.files)+len(f.named) == 0:
 		return errors.New("nothing to explain: name objects, and policies with -p, or files with test cases")
 	}
 	return f.validate()
@@ -140,15 +141,13 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	if err != nil {
 		return err
 	}
-	requests, err := f.requests(cmd, s)
+	requests, err := f.questions(cmd, s)
 	if errors.Is(err, objects.ErrNoObject) {
 		return fmt.Errorf("%w; test cases bring their own policies: leave out -p and -f for them", err)
 	}
 	if err != nil {
 		return err
 	}
-	f.noteWritten(cmd, s, requests)
-	f.store.Assume(namespacesOf(requests))
 	for _, one := range f.set.Suspended() {
 		if f.policy == "" || of(one.Policy, f.policy) {
 			report.Suspended = append(report.Suspended, one)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 )
@@ -27,7 +29,7 @@ var (
 )
 
 // takeNamed takes from the arguments those that name objects of the cluster, and returns the files.
-func (f *exemptFlags) takeNamed(args []string) (files []string) {
+func (f *decideFlags) takeNamed(args []string) (files []string) {
 	exists := func(arg string) bool {
 		_, err := os.Stat(arg)
 		return err == nil
@@ -50,8 +52,27 @@ func (f *exemptFlags) takeNamed(args []string) (files []string) {
 	return files
 }
 
+// questions returns the requests of files, and those that would create the named objects of the cluster.
+func (f *decideFlags) questions(cmd *cobra.Command, s cli.Streams) ([]Question, error) {
+	var all []Question
+	var err error
+	if len(f.files) > 0 {
+		if all, err = f.requests(cmd, s); err != nil {
+			return nil, err
+		}
+	}
+	stored, err := f.stored(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	f.noteWritten(cmd, s, all)
+	all = append(all, stored...)
+	f.store.Assume(namespacesOf(all))
+	return all, nil
+}
+
 // stored returns the requests that would create the objects of the cluster that the arguments name.
-func (f *exemptFlags) stored(ctx context.Context) ([]Question, error) {
+func (f *decideFlags) stored(ctx context.Context) ([]Question, error) {
 	if len(f.named) == 0 {
 		return nil, nil
 	}
@@ -84,7 +105,7 @@ func (f *exemptFlags) stored(ctx context.Context) ([]Question, error) {
 }
 
 // storedObject returns an object of the cluster as a client would create it.
-func (f *exemptFlags) storedObject(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, named string) (map[string]any, error) {
+func (f *decideFlags) storedObject(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, named string) (map[string]any, error) {
 	kind, name, _ := strings.Cut(named, "/")
 	resource, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(kind)).WithVersion(""))
 	if near := cluster.NearResource(strings.ToLower(kind)); near != "" && meta.IsNoMatchError(err) {
