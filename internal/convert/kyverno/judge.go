@@ -54,7 +54,7 @@ func (c *conversion) expressions(r *syntax.Rule) (*piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &v1alpha1.Validation{Name: r.Name}
+	v := &v1alpha1.Validation{Name: label(r.Name)}
 	j.message(v)
 	v.Expression = now.text
 	if c.mayViolate(r, p) {

@@ -109,7 +109,7 @@ func (s *selection) resources(blocks []syntax.Block, targets [][]target, operati
 		if len(of) == 0 {
 			continue
 		}
-		all := targets[n]
+		all := asked(targets[n])
 		if len(all) == 0 {
 			all = []target{{group: "*", version: "*", kind: "*"}}
 		}
@@ -124,16 +124,22 @@ func (s *selection) resources(blocks []syntax.Block, targets [][]target, operati
 	}
 }
 
+// asked returns the targets about which Kyverno is asked. One that is for no others has to be configured so.
+func asked(all []target) []target {
+	others := slices.DeleteFunc(slices.Clone(all), func(t target) bool { return slices.Contains(systemKinds, t.kind) })
+	if len(others) == 0 {
+		return all
+	}
+	return others
+}
+
 // target adds a rule for a target.
 func (s *selection) target(t *target, operations []admissionv1.OperationType) {
-	if slices.Contains(systemKinds, t.kind) {
-		return
-	}
 	add := func(group, version string, resources ...string) {
 		r := admissionv1.NamedRuleWithOperations{}
 		r.Operations, r.APIGroups, r.APIVersions, r.Resources = operations, []string{group}, []string{version}, resources
 		at := slices.IndexFunc(s.rules, func(o admissionv1.NamedRuleWithOperations) bool {
-			return slices.Equal(o.APIGroups, r.APIGroups) && slices.Equal(o.APIVersions, r.APIVersions) && slices.Equal(o.Operations, r.Operations)
+			return !slices.Contains(slices.Concat(resources, o.Resources), "*") && slices.Equal(o.APIGroups, r.APIGroups) && slices.Equal(o.APIVersions, r.APIVersions) && slices.Equal(o.Operations, r.Operations)
 		})
 		if at < 0 {
 			s.rules = append(s.rules, r)

@@ -59,6 +59,13 @@ func (c *conversion) match(r *syntax.Rule, operations ...admissionv1.OperationTy
 		return nil, err
 	}
 	s.resources(blocks, targets, operations)
+	for n := range targets {
+		for _, t := range targets[n] {
+			if slices.Contains(systemKinds, t.kind) && len(asked(targets[n])) == len(targets[n]) {
+				c.note(blocks[n].Field+".resources.kinds", "Kyverno is not asked about the kind "+t.kind+" unless resourceFilters of its configuration say so; the policy is", "")
+			}
+		}
+	}
 	if len(s.rules) == 0 {
 		return nil, refuse(m.Field, "it is for no request: Kyverno is not asked about these kinds, or not about these operations", "leave it out")
 	}

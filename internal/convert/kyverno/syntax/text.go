@@ -3,6 +3,7 @@ package syntax
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +25,7 @@ var (
 func Parts(text string) ([]Part, error) {
 	var parts []Part
 	begin := 0
+	text = flat(text)
 	for _, at := range variable.FindAllStringIndex(text, -1) {
 		if at[0] > 0 && text[at[0]-1] == '\\' {
 			continue
@@ -49,6 +51,32 @@ func Parts(text string) ([]Part, error) {
 		return nil, errors.New("a variable {{ }} is inside another one")
 	}
 	return parts, nil
+}
+
+// flat returns a text in which variables that are all of a quoted text of another one are expressions there: their
+// values as text.
+func flat(text string) string {
+	for range 20 {
+		changed := false
+		for _, at := range variable.FindAllStringIndex(text, -1) {
+			if at[0] == 0 || at[1] == len(text) || text[at[0]-1] != '\'' || text[at[1]] != '\'' {
+				continue
+			}
+			call := "to_string(" + strings.TrimSpace(text[at[0]+2:at[1]-2]) + ")"
+			inner := text[:at[0]-1] + call + text[at[1]+1:]
+			within := slices.ContainsFunc(variable.FindAllStringIndex(inner, -1), func(outer []int) bool {
+				return outer[0] < at[0] && outer[1] >= at[0]-1+len(call)
+			})
+			if within {
+				text, changed = inner, true
+				break
+			}
+		}
+		if !changed {
+			break
+		}
+	}
+	return text
 }
 
 // literals adds a text without variables, in which there may be references.
