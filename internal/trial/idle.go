@@ -15,6 +15,9 @@ import (
 
 // idle warns of a rule that did nothing on any object of any kind.
 func idle(runs []*run) []rule.Problem {
+	if needless := needlessFields(runs); len(needless) > 0 {
+		return needless
+	}
 	if len(runs) == 0 || runs[0].rule.Match.Operations != nil && len(runs[0].operations()) == 0 || slices.ContainsFunc(runs, func(t *run) bool {
 		return t.acted > 0 || t.failed || t.unknown || t.explained.reads || t.explained.step || !t.certain()
 	}) {
@@ -34,6 +37,26 @@ func idle(runs []*run) []rule.Problem {
 	}
 	return []rule.Problem{runs[0].problem(
 		fmt.Sprintf("the rule %s on any object of kind %s that it was tried on, with all values that it compares with", what, strings.Join(names, ", ")), do)}
+}
+
+// needlessFields warns of a rule that does something only without a field that API servers set.
+func needlessFields(runs []*run) []rule.Problem {
+	var all []rule.Problem
+	for _, t := range runs {
+		if t.acted > 0 || t.unknown {
+			return nil
+		}
+		does := "changes"
+		if t.rule.Phase == usher.Validate {
+			does = "refuses"
+		}
+		for _, p := range t.needless {
+			all = append(all, t.problem(
+				fmt.Sprintf("of the objects of kind %s that it was tried on, the rule %s only those without %s, and there are none: API servers set this field before policies see an object", t.of.Kind, does, p.expression()),
+				"test for a value of the field"))
+		}
+	}
+	return all
 }
 
 // certain reports whether the effect of the rule depends only on values that it compares with

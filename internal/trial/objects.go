@@ -99,6 +99,8 @@ type maker struct {
 	edits   []path
 	// extra are keys that each map has besides.
 	extra []string
+	// sent is the minimal object as API servers send it, nil if none is recorded.
+	sent map[string]any
 	// owned says that the rule reads the owner of objects that need not have one.
 	owned bool
 }
@@ -108,6 +110,7 @@ const separator = "\x00"
 func newMaker(set *kind.Set, of schema.GroupVersionKind, words words, r *rule.Rule) *maker {
 	m := &maker{set: set, of: of, like: set.Schema(of), words: words, namespace: cmp.Or(r.Policy.Namespace, "x"), own: r.Policy.Namespace != "", choices: map[string][]any{}}
 	m.uses, m.edits = usesOf(r), editsOf(r)
+	m.sent, _ = minimal(of)
 	for i := range m.uses {
 		m.choose(&m.uses[i])
 		m.owned = m.owned || m.uses[i].Of == rule.OwnerObject && !isChoosy(r.Match.Selectors)
@@ -242,6 +245,9 @@ func (m *maker) sample(alone int) map[string]any {
 		},
 		Alone: alone,
 	}).(map[string]any)
+	if m.sent != nil {
+		m.complete(object, m.sent, nil)
+	}
 	return m.identify(object)
 }
 

@@ -3,7 +3,6 @@ package trial
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
-	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/printable"
@@ -32,6 +30,8 @@ type run struct {
 	tried, acted, refused int
 	failed, unknown       bool
 	world                 *world
+	// needless are fields that API servers set, and without which alone the rule does something.
+	needless []path
 	// settled says that the rule works in the namespace that the world has: what fails there fails because of
 	// the object.
 	settled bool
@@ -176,26 +176,10 @@ func (t *run) try(ctx context.Context) {
 		t.missing(ctx, works, least, variants[base])
 		t.deviate(ctx, works, variants[base])
 		t.absent(ctx, works, variants[base])
+		t.unset(ctx, works, least, variants[base])
 	}
 	if len(fails) == 0 && ctx.Err() == nil {
 		t.always()
-	}
-}
-
-// absent tries the rule without each field that it reads, whether or not objects without it can exist:
-// a rule may check that.
-func (t *run) absent(ctx context.Context, operation usher.Operation, full map[string]any) {
-	for i := range t.uses {
-		for _, p := range t.uses[i].Paths {
-			for end := 2; end <= len(p) && i < mostVariants; end++ {
-				if p[end-1] == rule.Element || path(p[:end]).isIdentity() {
-					continue
-				}
-				if failed := t.failed; t.failure(ctx, operation, without(full, path(p[:end]))) != nil {
-					t.failed = failed
-				}
-			}
-		}
 	}
 }
 
@@ -259,47 +243,6 @@ func (t *subject) remedy(fails []usher.Operation) string {
 // readsOld reports whether the rule reads the old object.
 func (t *subject) readsOld() bool {
 	return slices.ContainsFunc(t.uses, func(u rule.Use) bool { return u.Of == rule.OldObject })
-}
-
-// missing finds optional fields without which the rule fails.
-func (t *run) missing(ctx context.Context, operation usher.Operation, least, full map[string]any) {
-	var found []path
-	for _, p := range t.optional(least, full) {
-		if slices.ContainsFunc(found, func(deeper path) bool { return deeper.below(p) }) {
-			continue
-		}
-		failure := t.failure(ctx, operation, without(full, p))
-		if failure == nil || ctx.Err() != nil {
-			continue
-		}
-		found = append(found, p)
-		t.problems = append(t.problems, t.problem(
-			fmt.Sprintf("every %s %s would be refused, because the rule fails: %s", t.of.Kind, p.lacking(), reason(failure)), t.guard(p, failure)))
-	}
-}
-
-// guard returns advice how a rule can handle a missing field.
-func (t *subject) guard(p path, failure error) string {
-	if len(t.rule.Steps) == 1 {
-		switch t.rule.Steps[0].Name {
-		case "cel":
-			if !p.inList() && !p.isKey() {
-				return "ask first whether it is there: has(object." + p.expression() + ")"
-			}
-			return "ask first whether it is there: with has() or an optional selection"
-		case "plaintext":
-			if _, removes := errors.AsType[jsonpatch.RemovalError](failure); removes {
-				return "use template or origin, or CUE with a condition: they remove what is there"
-			}
-			return "use template or origin, which make what is missing, or add " + p.pointer() + " first"
-		case "cue":
-			if !p.inList() {
-				return "write if object." + p.expression() + " != _|_ { … } around it"
-			}
-			return "test for it first, in an if clause of its own"
-		}
-	}
-	return "let the rule do without it"
 }
 
 func (t *run) problem(what, do string) rule.Problem {

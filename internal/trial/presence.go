@@ -1,0 +1,174 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// missing finds optional fields without which the rule fails.
+func (t *run) missing(ctx context.Context, operation usher.Operation, least, full map[string]any) {
+	var found []path
+	for _, p := range t.optional(least, full) {
+		if t.isSet(p) || slices.ContainsFunc(found, func(deeper path) bool { return deeper.below(p) }) {
+			continue
+		}
+		failure := t.failure(ctx, operation, without(full, p))
+		if failure == nil || ctx.Err() != nil {
+			continue
+		}
+		found = append(found, p)
+		t.problems = append(t.problems, t.problem(
+			fmt.Sprintf("every %s %s would be refused, because the rule fails: %s", t.of.Kind, p.lacking(), reason(failure)), t.guard(p, failure)))
+	}
+}
+
+// guard returns advice how a rule can handle a missing field.
+func (t *subject) guard(p path, failure error) string {
+	if len(t.rule.Steps) == 1 {
+		switch t.rule.Steps[0].Name {
+		case "cel":
+			if !p.inList() && !p.isKey() {
+				return "ask first whether it is there: has(object." + p.expression() + ")"
+			}
+			return "ask first whether it is there: with has() or an optional selection"
+		case "plaintext":
+			if _, removes := errors.AsType[jsonpatch.RemovalError](failure); removes {
+				return "use template or origin, or CUE with a condition: they remove what is there"
+			}
+			return "use template or origin, which make what is missing, or add " + p.pointer() + " first"
+		case "cue":
+			if !p.inList() {
+				return "write if object." + p.expression() + " != _|_ { … } around it"
+			}
+			return "test for it first, in an if clause of its own"
+		}
+	}
+	return "let the rule do without it"
+}
+
+// absent tries the rule without each field that it reads, whether or not objects without it can exist:
+// a rule may check that.
+func (t *run) absent(ctx context.Context, operation usher.Operation, full map[string]any) {
+	for i := range t.uses {
+		for _, p := range t.uses[i].Paths {
+			for end := 2; end <= len(p) && i < mostVariants; end++ {
+				if p[end-1] == rule.Element || path(p[:end]).isIdentity() || t.isSet(p[:end]) {
+					continue
+				}
+				if failed := t.failed; t.failure(ctx, operation, without(full, path(p[:end]))) != nil {
+					t.failed = failed
+				}
+			}
+		}
+	}
+}
+
+// alwaysSet are fields to which API servers give a value, if an object that has their parent does not, before they
+// call webhooks. Fields that only some objects get, such as the strategy.rollingUpdate of a Deployment, are not.
+var alwaysSet = strings.Fields(`imagePullPolicy terminationMessagePath terminationMessagePolicy resources
+	dnsPolicy restartPolicy schedulerName securityContext terminationGracePeriodSeconds enableServiceLinks
+	replicas revisionHistoryLimit progressDeadlineSeconds strategy updateStrategy podManagementPolicy minReplicas
+	type sessionAffinity targetPort protocol policyTypes volumeMode persistentVolumeReclaimPolicy reclaimPolicy volumeBindingMode
+	backoffLimit completionMode suspend concurrencyPolicy failedJobsHistoryLimit successfulJobsHistoryLimit`)
+
+// isSet reports whether API servers set a field of objects of a kind of theirs: it is in the minimal object, as
+// they send it, or in a part that this does not have.
+func (m *maker) isSet(p path) bool {
+	if m.sent == nil || len(p) < 2 {
+		return false
+	}
+	name := p[len(p)-1]
+	switch {
+	case strings.HasSuffix(p[len(p)-2], "Probe"):
+		return slices.Contains([]string{"timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"}, name)
+	case name == "protocol":
+		return len(p) > 2 && p[len(p)-2] == rule.Element && p[len(p)-3] == "ports"
+	}
+	var at any = m.sent
+	for _, step := range p {
+		if strings.HasSuffix(step, "Containers") {
+			step = "containers"
+		}
+		object, _ := at.(map[string]any)
+		if list, ok := at.([]any); ok && len(list) > 0 {
+			at = list[0]
+			continue
+		}
+		at = object[step]
+	}
+	return at != nil && slices.Contains(alwaysSet, name)
+}
+
+// complete gives an object the fields that API servers set. What they set at path is like.
+func (m *maker) complete(tree, like any, at path) {
+	switch tree := tree.(type) {
+	case map[string]any:
+		like, _ := like.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(like)) {
+			next := append(slices.Clone(at), name)
+			if _, has := tree[name]; !has && m.isSet(next) {
+				tree[name] = runtime.DeepCopyJSONValue(like[name])
+			}
+			m.complete(tree[name], like[name], next)
+		}
+	case []any:
+		if like, _ := like.([]any); len(like) > 0 {
+			for _, element := range tree {
+				m.complete(element, like[0], append(slices.Clone(at), rule.Element))
+			}
+		}
+	}
+}
+
+// unset tries a rule that has done nothing so far on objects that do not exist: without a field that API servers
+// set. What it does there, its writer meant to happen.
+func (t *run) unset(ctx context.Context, operation usher.Operation, bases ...map[string]any) {
+	if t.acted > 0 || t.unknown {
+		return
+	}
+	failed := t.failed
+	for _, base := range bases {
+		for _, p := range fields(base) {
+			if !t.named(p) || !t.isSet(p) || slices.ContainsFunc(t.needless, func(other path) bool { return slices.Equal(other, p) }) {
+				continue
+			}
+			problems := len(t.problems)
+			if t.failure(ctx, operation, without(base, p)) == nil && t.acted > 0 {
+				t.needless = append(t.needless, p)
+			}
+			t.acted, t.refused, t.failed, t.problems = 0, 0, failed, t.problems[:problems]
+		}
+	}
+}
+
+// fields returns the fields of an object, of one element of each list.
+func fields(object map[string]any) []path {
+	var all []path
+	var walk func(at path, tree any)
+	walk = func(at path, tree any) {
+		switch tree := tree.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(tree)) {
+				next := append(slices.Clone(at), name)
+				all = append(all, next)
+				walk(next, tree[name])
+			}
+		case []any:
+			if len(tree) > 0 {
+				walk(append(slices.Clone(at), rule.Element), tree[0])
+			}
+		}
+	}
+	walk(nil, object)
+	return all
+}

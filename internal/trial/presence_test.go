@@ -1,0 +1,43 @@
+package trial_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/usher-dev/usher/internal/compile"
+)
+
+// TestFieldsThatAreSet: a rule that does something else, too, or for a field that not all objects get, is not
+// said to be without effect.
+func TestFieldsThatAreSet(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		spec   string
+		warned bool
+	}{
+		"the field of all objects": {`validations: [{expression: "has(object.spec.dnsPolicy)"}]`, true},
+		"of init containers":       {`validations: [{expression: "object.spec.?initContainers.orValue([]).all(c, has(c.terminationMessagePath))"}]`, true},
+		"of probes":                {`validations: [{expression: "object.spec.containers.all(c, !has(c.livenessProbe) || has(c.livenessProbe.periodSeconds))"}]`, true},
+		"a guard":                  {`validations: [{expression: "has(object.spec.dnsPolicy) && object.spec.dnsPolicy != 'Default'"}]`, false},
+		"another field":            {`validations: [{expression: "has(object.spec.dnsPolicy) && has(object.spec.nodeName)"}]`, false},
+		"one that is not set":      {`validations: [{expression: "object.spec.containers.all(c, has(c.securityContext))"}]`, false},
+		"of some objects": {`
+matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}
+validations: [{expression: "has(object.spec.strategy.rollingUpdate)"}]`, false},
+		"of a kind of its own": {`
+matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [gadgets]}]}
+validations: [{expression: "has(object.spec.replicas)"}]`, false},
+	} {
+		p, err := policy(t, "cel/a.yaml", []byte(row.spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		warned := false
+		for _, problem := range tried(t).Problems(t.Context(), compile.Policy(p)) {
+			warned = warned || strings.Contains(problem.What, "API servers set this field")
+		}
+		if warned != row.warned {
+			t.Errorf("%s: warned %t, expected %t", name, warned, row.warned)
+		}
+	}
+}
