@@ -12,6 +12,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -143,12 +144,40 @@ func (t *run) unset(ctx context.Context, operation usher.Operation, bases ...map
 				continue
 			}
 			problems := len(t.problems)
+			for _, value := range t.others(p) {
+				_ = t.failure(ctx, operation, with(base, p, value))
+			}
+			if t.failed, t.problems = failed, t.problems[:problems]; t.acted > 0 {
+				t.needless = nil
+				return
+			}
 			if t.failure(ctx, operation, without(base, p)) == nil && t.acted > 0 {
 				t.needless = append(t.needless, p)
 			}
 			t.acted, t.refused, t.failed, t.problems = 0, 0, failed, t.problems[:problems]
 		}
 	}
+}
+
+// others returns values of a field: a rule may change what it has, or refuse it, whatever that is.
+func (m *maker) others(p path) []any {
+	at := m.set.Follow(m.like, p).At
+	if at == nil {
+		return nil
+	}
+	switch of := at.Kind(); {
+	case len(at.Enum) > 0:
+		return at.Enum
+	case of == kind.Bool:
+		return []any{true, false}
+	case of == kind.Integer:
+		return []any{int64(0), int64(1), int64(largeNumber)}
+	case of == kind.Text:
+		return []any{"x", "y"}
+	case of == kind.Object, of == kind.Map:
+		return []any{map[string]any{}}
+	}
+	return nil
 }
 
 // fields returns the fields of an object, of one element of each list.

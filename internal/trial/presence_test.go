@@ -19,8 +19,11 @@ func TestFieldsThatAreSet(t *testing.T) {
 		"of init containers":       {`validations: [{expression: "object.spec.?initContainers.orValue([]).all(c, has(c.terminationMessagePath))"}]`, true},
 		"of probes":                {`validations: [{expression: "object.spec.containers.all(c, !has(c.livenessProbe) || has(c.livenessProbe.periodSeconds))"}]`, true},
 		"a guard":                  {`validations: [{expression: "has(object.spec.dnsPolicy) && object.spec.dnsPolicy != 'Default'"}]`, false},
-		"another field":            {`validations: [{expression: "has(object.spec.dnsPolicy) && has(object.spec.nodeName)"}]`, false},
-		"one that is not set":      {`validations: [{expression: "object.spec.containers.all(c, has(c.securityContext))"}]`, false},
+		"a value that is set":      {`validations: [{expression: "object.spec.containers.all(c, c.?imagePullPolicy.orValue('') == 'Always')"}]`, false},
+		"a value whatever it was": {`
+mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{spec: Object.spec{containers: object.spec.containers.filter(c, !c.image.contains(':')).map(c, Object.spec.containers{name: c.name, imagePullPolicy: 'Always'})}}"}}]`, false},
+		"another field":       {`validations: [{expression: "has(object.spec.dnsPolicy) && has(object.spec.nodeName)"}]`, false},
+		"one that is not set": {`validations: [{expression: "object.spec.containers.all(c, has(c.securityContext))"}]`, false},
 		"of some objects": {`
 matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}
 validations: [{expression: "has(object.spec.strategy.rollingUpdate)"}]`, false},
@@ -28,7 +31,7 @@ validations: [{expression: "has(object.spec.strategy.rollingUpdate)"}]`, false},
 matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [gadgets]}]}
 validations: [{expression: "has(object.spec.replicas)"}]`, false},
 	} {
-		p, err := policy(t, "cel/a.yaml", []byte(row.spec))
+		p, err := policy(t, map[bool]string{false: "cel/", true: "mutation/"}[strings.Contains(row.spec, "mutations")]+"a.yaml", []byte(row.spec))
 		if err != nil {
 			t.Fatal(err)
 		}
