@@ -1,4 +1,4 @@
-// Package gatekeeper makes ClusterObjectPolicies of Gatekeeper's ConstraintTemplates in CEL, each with its
+// Package gatekeeper makes ClusterObjectPolicies of Gatekeeper's mutators, and of its ConstraintTemplates in CEL with their
 // constraints.
 //
 // Gatekeeper's webhook asks about objects that are created or updated, and a constraint is evaluated with
@@ -49,7 +49,7 @@ func groupOf(object map[string]any) string {
 // converted is left out by name.
 func Policies(ctx context.Context, objects []convert.Foreign, o Options) []convert.Import {
 	c := &conversion{Options: o, constraints: map[string][]*convert.Foreign{}, known: map[usher.PolicyRef]*convert.Foreign{}}
-	var found []*convert.Foreign
+	var found, mutating []*convert.Foreign
 	for i := range objects {
 		f := &objects[i]
 		switch of := f.Ref(); groupOf(f.Object) {
@@ -59,6 +59,8 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 			c.add(of.Kind, f)
 		case config:
 			c.configs = append(c.configs, f)
+		case mutators:
+			mutating = append(mutating, f)
 		default:
 			c.leave(f, "", fmt.Sprintf("objects of the kind %s are not imported", of.Kind), insteadOf(of.Kind))
 		}
@@ -77,6 +79,15 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 		stall.Of(ctx).At(f.Ref().String())
 		c.all = append(c.all, c.template(ctx, f))
 	}
+	for _, f := range mutating {
+		stall.Of(ctx).At(f.Ref().String())
+		switch of := f.Ref().Kind; of {
+		case assignKind, assignMetadataKind, modifySetKind:
+			c.all = append(c.all, c.mutator(ctx, f))
+		default:
+			c.leave(f, "", fmt.Sprintf("objects of the kind %s are not imported", of), insteadOf(of))
+		}
+	}
 	for _, kind := range slices.Sorted(maps.Keys(c.constraints)) {
 		for _, f := range c.constraints[kind] {
 			c.leave(f, "", "its ConstraintTemplate is not among the files", "name the file with it, too")
@@ -88,7 +99,7 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 // insteadOf says what to do instead of importing an object.
 func insteadOf(kind string) string {
 	switch kind {
-	case "Assign", "AssignMetadata", "ModifySet", "AssignImage":
+	case "AssignImage":
 		return "write it as a mutation of a ClusterObjectPolicy"
 	case "ExpansionTemplate":
 		return "leave it out: podTemplates of a policy for pods covers the workloads of Kubernetes"
@@ -109,6 +120,8 @@ type conversion struct {
 	configs     []*convert.Foreign
 	// excluded are namespaces that no policy is for.
 	excluded []string
+	// unchanged are namespaces that no mutation is for.
+	unchanged []string
 }
 
 // leave records that an object is left out.

@@ -144,7 +144,7 @@ func TestLeftOut(t *testing.T) {
 		{"params that are null", strings.Replace(constraint("{}"), "variables.params.begin", "variables.params == null ? 'x' : variables.params.begin", 1),
 			"Named c: spec.parameters: there are none, and the template compares variables.params with null; write parameters: {}"},
 		{"a name that is a path", strings.ReplaceAll(constraint("{}"), "name: named", "name: ../../named"), "ConstraintTemplate ../../named: metadata.name: a lowercase RFC 1123 subdomain"},
-		{"a mutation", "{apiVersion: mutations.gatekeeper.sh/v1, kind: Assign, metadata: {name: a}}", "Assign a: objects of the kind Assign are not imported; write it as a mutation of a ClusterObjectPolicy"},
+		{"a mutation", "{apiVersion: mutations.gatekeeper.sh/v1, kind: AssignImage, metadata: {name: a}}", "AssignImage a: objects of the kind AssignImage are not imported; write it as a mutation of a ClusterObjectPolicy"},
 		{"a name twice", constraint("{}") + "\n---\n{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: c}, spec: {enforcementAction: warn}}", "Named c: metadata.name: another constraint has the same kind and name: f.yaml; import them one by one"},
 		{"a template twice", strings.Replace(template, "Names begin", "Names start", 1) + "\n---\n" + constraint("{}"), "ConstraintTemplate named: metadata.name: another ConstraintTemplate has the same name: f.yaml; import them one by one"},
 	} {

@@ -214,6 +214,9 @@ func (c *conversion) exclude() {
 			if slices.Contains(m.Processes, "*") || slices.Contains(m.Processes, "webhook") {
 				c.excluded = append(c.excluded, m.ExcludedNamespaces...)
 			}
+			if slices.Contains(m.Processes, "*") || slices.Contains(m.Processes, "mutation-webhook") {
+				c.unchanged = append(c.unchanged, m.ExcludedNamespaces...)
+			}
 		}
 	}
 }

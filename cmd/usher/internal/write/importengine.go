@@ -34,7 +34,8 @@ func importGatekeeper(s cli.Streams) *cobra.Command {
 		Long: `Gatekeeper makes a ClusterObjectPolicy of each ConstraintTemplate in CEL among files and
 folders, with a binding for each of its constraints. Namespaces that a Config excludes are
 excluded. A template is converted wholly, or left out with the reasons: templates in Rego
-alone are, and so are mutations and external data.
+alone are, and so is external data. Assign, AssignMetadata and ModifySet become
+mutations.
 
 Nothing that is imported denies: where a constraint denies, the binding warns, unless
 --enforce is set. The outcome for each template goes to the standard error, and with
