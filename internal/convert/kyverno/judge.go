@@ -81,14 +81,15 @@ func (j *judge) graced(v *v1alpha1.Validation, now, before term) {
 	v.Expression = "variables." + name + " ? true : !variables." + name + "Before"
 }
 
-// mayViolate reports whether it counts what an object was before an update.
+// mayViolate reports whether it counts what an object was before an update. With preconditions it never does: Kyverno
+// does not get as far as the old object.
 func (c *conversion) mayViolate(r *syntax.Rule, p *piece) bool {
 	allow := r.Validate.AllowExistingViolations
 	// Kyverno judges what was before as if it were created.
 	created := !slices.ContainsFunc(slices.Concat(r.Match.Any, r.Match.All, []syntax.Block{r.Match.Block}), func(b syntax.Block) bool {
 		return len(b.Resources.Operations) > 0 && !slices.Contains(b.Resources.Operations, "CREATE")
 	})
-	return created && c.enforces(r) && (allow == nil || *allow) && !p.selection.users && slices.ContainsFunc(p.selection.rules, func(o admissionv1.NamedRuleWithOperations) bool {
+	return created && r.Preconditions == nil && c.enforces(r) && (allow == nil || *allow) && !p.selection.users && slices.ContainsFunc(p.selection.rules, func(o admissionv1.NamedRuleWithOperations) bool {
 		return slices.Contains(o.Operations, admissionv1.Update)
 	})
 }

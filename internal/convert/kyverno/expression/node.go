@@ -234,7 +234,7 @@ func presence(v Value, name string, of Value) string {
 }
 
 func (t *translation) projectValues(n *jmespath.Node, on Value) (Value, error) {
-	left, err := t.node(n.Args[0], on)
+	left, err := t.swallowed(n.Args[0], on)
 	if err != nil {
 		return left, err
 	}
@@ -248,7 +248,7 @@ func (t *translation) projectValues(n *jmespath.Node, on Value) (Value, error) {
 }
 
 func (t *translation) filter(n *jmespath.Node, on Value) (Value, error) {
-	left, err := t.node(n.Args[0], on)
+	left, err := t.swallowed(n.Args[0], on)
 	if err != nil {
 		return left, err
 	}
@@ -269,8 +269,20 @@ func (t *translation) filter(n *jmespath.Node, on Value) (Value, error) {
 	return t.apply(then(left, ".filter("+name+", "+condition.Text+")", left.Type.Item()), n.Args[0], n.Args[1])
 }
 
+// swallowed writes a node whose errors become null, which those of CEL cannot.
+func (t *translation) swallowed(n *jmespath.Node, on Value) (Value, error) {
+	fails := false
+	inner := *t
+	inner.fails = &fails
+	v, err := inner.node(n, on)
+	if err == nil && fails {
+		return Value{}, refuse("give what may be missing a default, such as (a || `[]`)", "a function of what may be missing makes the list, and its error would be an empty list")
+	}
+	return v, err
+}
+
 func (t *translation) flatten(of *jmespath.Node, on Value) (Value, error) {
-	left, err := t.node(of, on)
+	left, err := t.swallowed(of, on)
 	if err != nil {
 		return left, err
 	}

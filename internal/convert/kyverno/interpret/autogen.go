@@ -19,7 +19,7 @@ var workloads = map[string]string{
 // rules returns the rules of a policy for a kind, with those that Kyverno makes for it.
 func (p *Policy) rules(kind string) ([]syntax.Rule, error) {
 	own := p.of.Spec.Rules
-	if workloads[kind] == "" || !p.generates() {
+	if workloads[kind] == "" || !p.Generates() {
 		return own, nil
 	}
 	if list, ok := p.of.Annotations["pod-policies.kyverno.io/autogen-controllers"]; ok && !slices.Contains(strings.Split(list, ","), kind) {
@@ -46,8 +46,8 @@ func blocksOf(m *syntax.Match) []syntax.Block {
 	return append(append([]syntax.Block{m.Block}, m.Any...), m.All...)
 }
 
-// generates says that Kyverno makes rules for workloads: for all rules of a policy, or for none.
-func (p *Policy) generates() bool {
+// Generates says that Kyverno makes rules for workloads: for all rules of a policy, or for none.
+func (p *Policy) Generates() bool {
 	needed := false
 	for i := range p.of.Spec.Rules {
 		r := &p.of.Spec.Rules[i]

@@ -62,7 +62,8 @@ func (v *validation) root() (Status, error) {
 	return status, nil
 }
 
-// before evaluates a rule on the old object, as if somebody unknown created it.
+// before evaluates a rule on the old object, as if somebody unknown created it. With preconditions there is no answer,
+// whether they hold or not.
 func (v *validation) before() (Status, error) {
 	r := v.asked.request
 	s := v.scope
@@ -77,12 +78,7 @@ func (v *validation) before() (Status, error) {
 	q := v.asked
 	q.object, q.operation, q.subresource = r.OldObject, "CREATE", new(string)
 	q.user = User{Name: "kyverno:kyverno-invalid-controller", Groups: []string{"kyverno:invalidgroup"}, Roles: []string{"kyverno:invalidrole"}, ClusterRoles: []string{"kyverno:invalidrole"}}
-	status, err := v.preconditions(v.rule.Preconditions)
-	if err != nil {
-		_, err := settled(status, err)
-		return Skip, err
-	}
-	if status == Skip || !q.matches(v.rule) {
+	if v.rule.Preconditions != nil || !q.matches(v.rule) {
 		return Skip, nil
 	}
 	return settled(v.body(r.OldObject))

@@ -1,0 +1,399 @@
+package prove
+
+import (
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/interpret"
+	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
+	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
+	"github.com/usher-dev/usher/internal/kind"
+)
+
+// Bounds of what is generated for a policy.
+const (
+	mostRequests = 150
+	mostFields   = 60
+)
+
+// A field is a place in objects that a policy mentions, and values that matter there.
+type field struct {
+	path   []string
+	values []any
+}
+
+// item is the name of the elements of a list in a path.
+const item = "[]"
+
+// A generator makes objects of what a policy mentions.
+type generator struct {
+	kinds  *kind.Set
+	random *rand.Rand
+	fields []field
+}
+
+// Requests returns requests about objects that are made of what a policy mentions: each has values at or around those
+// that the policy compares with, or lacks fields. They are the same for the same policy.
+func Requests(policy *syntax.Policy, kinds *kind.Set) []*interpret.Request {
+	g := &generator{kinds: kinds, random: rand.New(rand.NewPCG(1, 2))}
+	var all []*interpret.Request
+	seen := map[string]bool{}
+	add := func(r *interpret.Request) {
+		if !g.possible(r.Object) || !g.possible(r.OldObject) {
+			return
+		}
+		text, err := json.Marshal(r)
+		if err == nil && !seen[string(text)] && len(all) < mostRequests {
+			seen[string(text)] = true
+			all = append(all, r)
+		}
+	}
+	rules := policy.Spec.Rules
+	for i := range rules {
+		g.fields = nil
+		g.rule(&rules[i])
+		for _, of := range g.templates(&rules[i]) {
+			for _, r := range g.requests(of, mostRequests/len(rules)) {
+				add(r)
+			}
+		}
+	}
+	return all
+}
+
+// possible says that an object has the types that API servers ask of its kind.
+func (g *generator) possible(object map[string]any) bool {
+	if object == nil {
+		return true
+	}
+	version, _ := object["apiVersion"].(string)
+	name, _ := object["kind"].(string)
+	of := g.kinds.Schema(schema.FromAPIVersionAndKind(version, name))
+	return of == nil || !slices.ContainsFunc(g.kinds.Check(of, object, nil), func(v kind.Violation) bool { return !v.Unknown && !v.Labels && v.Wrong == "" })
+}
+
+// templates returns an object without fields for each kind that a rule names.
+func (g *generator) templates(r *syntax.Rule) []map[string]any {
+	var all []map[string]any
+	blocks := append(append([]syntax.Block{r.Match.Block}, r.Match.Any...), r.Match.All...)
+	for _, b := range blocks {
+		for _, text := range b.Resources.Kinds {
+			parts := strings.Split(text, "/")
+			name := parts[len(parts)-1]
+			for of := range g.kinds.Resources() {
+				if of.Kind != name || strings.Contains(of.Name, "/") || len(parts) > 1 && parts[0] != of.Group && parts[0] != of.Version {
+					continue
+				}
+				version := of.Version
+				if of.Group != "" {
+					version = of.Group + "/" + version
+				}
+				metadata := map[string]any{"name": "a"}
+				if of.Namespaced {
+					metadata["namespace"] = "default"
+				}
+				all = append(all, map[string]any{"apiVersion": version, "kind": of.Kind, "metadata": metadata})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// requests makes requests about a kind: with good values, then with one other value, then with random ones.
+func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
+	chosen := make([]int, len(g.fields))
+	build := func() map[string]any {
+		object := cloned(of)
+		for i := range g.fields {
+			if value := g.fields[i].values[chosen[i]]; value != (absent{}) {
+				object = put(object, g.fields[i].path, value).(map[string]any)
+			}
+		}
+		return object
+	}
+	created := func(object map[string]any) *interpret.Request {
+		return &interpret.Request{Operation: "CREATE", Object: object}
+	}
+	all := []*interpret.Request{created(cloned(of)), created(build())}
+	for i := range g.fields {
+		for n := range g.fields[i].values {
+			chosen[i] = n
+			all = append(all, created(build()))
+		}
+		chosen[i] = 0
+	}
+	for len(all) < most {
+		for i := range chosen {
+			chosen[i] = g.random.IntN(len(g.fields[i].values))
+		}
+		object := build()
+		all = append(all, created(object))
+		for i := range chosen {
+			if g.random.IntN(2) == 0 {
+				chosen[i] = g.random.IntN(len(g.fields[i].values))
+			}
+		}
+		all = append(all, &interpret.Request{Operation: "UPDATE", OldObject: object, Object: build()})
+	}
+	return all
+}
+
+func cloned(of map[string]any) map[string]any {
+	object := maps.Clone(of)
+	metadata, _ := of["metadata"].(map[string]any)
+	object["metadata"] = maps.Clone(metadata)
+	return object
+}
+
+// absent is the value of a field that an object does not have.
+type absent struct{}
+
+// put returns a value with another one at a path. Lists have two elements, of which the first one gets it.
+func put(in any, path []string, value any) any {
+	if len(path) == 0 {
+		return value
+	}
+	if path[0] == item {
+		items, _ := in.([]any)
+		items = slices.Clone(items)
+		if len(items) == 0 {
+			items = []any{nil}
+		}
+		items[0] = put(items[0], path[1:], value)
+		return items
+	}
+	fields, _ := in.(map[string]any)
+	if fields = maps.Clone(fields); fields == nil {
+		fields = map[string]any{}
+	}
+	fields[path[0]] = put(fields[path[0]], path[1:], value)
+	return fields
+}
+
+func (g *generator) add(path []string, values ...any) {
+	if len(path) == 0 || len(path) == 1 && (path[0] == "kind" || path[0] == "apiVersion") {
+		return
+	}
+	if slices.Equal(path, []string{"metadata", "namespace"}) {
+		return
+	}
+	if slices.Equal(path, []string{"metadata", "name"}) {
+		values = slices.DeleteFunc(values, func(v any) bool { s, ok := v.(string); return !ok || s == "" })
+		values = append(values, "a")
+	} else {
+		values = append(values, absent{})
+	}
+	for i := range g.fields {
+		if slices.Equal(g.fields[i].path, path) {
+			for _, v := range values {
+				if !slices.ContainsFunc(g.fields[i].values, func(w any) bool { return equal(v, w) }) {
+					g.fields[i].values = append(g.fields[i].values, v)
+				}
+			}
+			return
+		}
+	}
+	if len(g.fields) < mostFields {
+		g.fields = append(g.fields, field{path: slices.Clone(path), values: values})
+	}
+}
+
+func equal(a, b any) bool {
+	x, first := json.Marshal(a)
+	y, second := json.Marshal(b)
+	_, one := a.(absent)
+	_, two := b.(absent)
+	return first == nil && second == nil && one == two && string(x) == string(y)
+}
+
+// rule collects the fields that a rule mentions.
+func (g *generator) rule(r *syntax.Rule) {
+	g.conditions(r.Preconditions)
+	for _, e := range r.Context {
+		if e.Variable != nil {
+			g.expression(e.Variable.JMESPath, nil)
+		}
+	}
+	v := r.Validate
+	if v == nil {
+		return
+	}
+	g.pattern(nil, v.Pattern)
+	g.several(nil, v.AnyPattern)
+	if v.Deny != nil {
+		g.conditions(v.Deny.Conditions)
+	}
+	g.loops(v.Foreach)
+}
+
+func (g *generator) several(path []string, p *syntax.Pattern) {
+	if p != nil {
+		for _, each := range p.Items {
+			g.pattern(path, each)
+		}
+	}
+}
+
+func (g *generator) loops(all []syntax.Foreach) {
+	for i := range all {
+		f := &all[i]
+		g.expression(f.List, nil)
+		g.conditions(f.Preconditions)
+		if f.Deny != nil {
+			g.conditions(f.Deny.Conditions)
+		}
+		if node, err := jmespath.Parse(f.List); err == nil {
+			if path := pathOf(node); path != nil {
+				g.pattern(append(path, item), f.Pattern)
+				g.several(append(path, item), f.AnyPattern)
+			}
+		}
+		g.loops(f.Foreach)
+	}
+}
+
+// pattern collects the fields of a pattern.
+func (g *generator) pattern(path []string, p *syntax.Pattern) {
+	if p == nil {
+		return
+	}
+	at := func(more string) []string { return append(slices.Clone(path), more) }
+	switch p.Sort {
+	case syntax.Map:
+		for _, key := range p.Keys {
+			name := strings.NewReplacer("*", "x", "?", "x").Replace(key.Name)
+			if key.Anchor == syntax.Negation {
+				g.add(at(name), absent{}, "x", "")
+				continue
+			}
+			g.pattern(at(name), key.Value)
+		}
+	case syntax.List:
+		g.add(path, []any{})
+		for _, each := range p.Items {
+			g.pattern(at(item), each)
+		}
+	default:
+		g.add(path, around(p.Scalar)...)
+	}
+}
+
+// around returns values at and around a scalar of a pattern, the good ones first.
+func around(scalar any) []any {
+	switch v := scalar.(type) {
+	case bool:
+		return []any{v, !v}
+	case int64:
+		return []any{v, v + 1, v - 1, int64(0)}
+	case string:
+		var good, bad []any
+		for part := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == '|' || r == '&' }) {
+			part = strings.TrimSpace(part)
+			operand := strings.TrimSpace(strings.TrimLeft(part, "<>=!"))
+			example := strings.NewReplacer("*", "x", "?", "x").Replace(operand)
+			shorter := strings.NewReplacer("*", "", "?", "x").Replace(operand)
+			if n, err := strconv.ParseInt(operand, 10, 64); err == nil {
+				good = append(good, n, n+1, n-1)
+			}
+			if strings.HasPrefix(part, "!") {
+				good, bad = append(good, "other"), append(bad, example)
+			} else {
+				good, bad = append(good, example, shorter), append(bad, "other"+example)
+			}
+		}
+		return append(append(good, bad...), "", "other")
+	default:
+		return []any{"x", ""}
+	}
+}
+
+// conditions collects the fields of keys, with the values that they are compared with.
+func (g *generator) conditions(c *syntax.Conditions) {
+	if c == nil {
+		return
+	}
+	for _, each := range append(slices.Clone(c.Any), c.All...) {
+		values := []any{}
+		switch v := each.Value.Of.(type) {
+		case []any:
+			for _, one := range v {
+				values = append(values, around(one)...)
+			}
+		default:
+			values = around(v)
+		}
+		for _, side := range []any{each.Key.Of, each.Value.Of} {
+			if text, ok := side.(string); ok {
+				parts, _ := syntax.Parts(text)
+				for _, p := range parts {
+					g.expression(p.Expression, values)
+				}
+			}
+		}
+	}
+}
+
+// expression collects the paths in an expression that begin at the object.
+func (g *generator) expression(text string, values []any) {
+	node, err := jmespath.Parse(text)
+	if err != nil {
+		return
+	}
+	node.Walk(func(n *jmespath.Node) {
+		if path := pathOf(n); len(path) > 0 {
+			if path[len(path)-1] == item {
+				g.add(path[:len(path)-1], []any{}, []any{"x"})
+				return
+			}
+			g.add(path, append(slices.Clone(values), "x", "")...)
+		}
+	})
+}
+
+// pathOf returns the path of an expression below request.object, nil for others.
+func pathOf(n *jmespath.Node) []string {
+	path := steps(n)
+	if len(path) > 2 && path[0] == "request" && path[1] == "object" {
+		return path[2:]
+	}
+	return nil
+}
+
+func steps(n *jmespath.Node) []string {
+	switch n.Op {
+	case jmespath.Field:
+		return []string{n.Text}
+	case jmespath.Sub:
+		if left := steps(n.Args[0]); left != nil {
+			return append(left, steps(n.Args[1])...)
+		}
+	case jmespath.Flatten:
+		if left := steps(n.Args[0]); left != nil {
+			return append(left, item)
+		}
+	case jmespath.Project:
+		left := steps(n.Args[0])
+		if left == nil {
+			return nil
+		}
+		if n.Args[0].Op != jmespath.Flatten {
+			left = append(left, item)
+		}
+		return append(left, steps(n.Args[1])...)
+	case jmespath.Filter:
+		if left := steps(n.Args[0]); left != nil {
+			return append(append(left, item), steps(n.Args[1])...)
+		}
+	case jmespath.Or:
+		return steps(n.Args[0])
+	default:
+	}
+	return nil
+}
