@@ -14,21 +14,22 @@ import (
 )
 
 // block returns a term that holds if a block does, with the kinds of targets if there are any, and whether it
-// depends on the user.
-func block(b *syntax.Block, targets []target, object string) (t term, users bool, err error) {
+// depends on the user. The metadata are those of the object of the request, or if before is true of the object
+// before an update, as if it were created.
+func block(b *syntax.Block, targets []target, metadata string, before bool) (t term, users bool, err error) {
 	if len(b.Roles)+len(b.ClusterRoles) > 0 {
 		return no, false, refuse(b.Field, "it names roles, which no policy knows of a user", "name the subjects of their bindings")
 	}
 	r := &b.Resources
 	terms := []term{kindsTerm(targets)}
 	if len(r.Operations) > 0 {
-		operation := convert.Quote("CREATE")
-		if object == "object" {
-			operation = "request.operation"
+		operation := "request.operation"
+		if before {
+			operation = convert.Quote("CREATE")
 		}
 		terms = append(terms, in(operation, r.Operations))
 	}
-	name := fmt.Sprintf("%s.metadata.?name.orValue(%s.metadata.?generateName.orValue(''))", object, object)
+	name := fmt.Sprintf("%s.?name.orValue(%s.?generateName.orValue(''))", metadata, metadata)
 	if r.Name != "" {
 		terms = append(terms, like(name, r.Name))
 	}
@@ -51,14 +52,14 @@ func block(b *syntax.Block, targets []target, object string) (t term, users bool
 		terms = append(terms, compare("request.kind.kind", "!=", "'Namespace'"), when(compare("namespaceObject", "==", "null"), truth(none.Matches(labels.Set{})), selected))
 	}
 	if r.Selector != nil {
-		selected, err := selects(r.Selector, object+".metadata.?labels", b.Field+".resources.selector")
+		selected, err := selects(r.Selector, metadata+".?labels", b.Field+".resources.selector")
 		if err != nil {
 			return no, false, err
 		}
 		terms = append(terms, selected)
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
-		terms = append(terms, entry(object+".metadata.?annotations", key, r.Annotations[key]))
+		terms = append(terms, entry(metadata+".?annotations", key, r.Annotations[key]))
 	}
 	if len(b.Subjects) > 0 {
 		terms = append(terms, ofUsers(b.Subjects))

@@ -135,6 +135,13 @@ func asked(all []target) []target {
 
 // target adds a rule for a target.
 func (s *selection) target(t *target, operations []admissionv1.OperationType) {
+	if t.subresource == "" {
+		// Only subresources are connected to.
+		operations = slices.DeleteFunc(slices.Clone(operations), func(o admissionv1.OperationType) bool { return o == admissionv1.Connect })
+		if len(operations) == 0 {
+			return
+		}
+	}
 	add := func(group, version string, resources ...string) {
 		r := admissionv1.NamedRuleWithOperations{}
 		r.Operations, r.APIGroups, r.APIVersions, r.Resources = operations, []string{group}, []string{version}, resources

@@ -279,6 +279,25 @@ func subjectsOf(all []syntax.Subject) ([]v1alpha1.Subject, bool) {
 	return []v1alpha1.Subject{s}, true
 }
 
+// metadata returns the metadata of the object of the request, which is the old one if it is deleted, and which has
+// none if it is the options of a connection.
+func (s *selection) metadata() string {
+	has := func(o admissionv1.OperationType) bool {
+		return slices.ContainsFunc(s.rules, func(r admissionv1.NamedRuleWithOperations) bool { return slices.Contains(r.Operations, o) })
+	}
+	object := "object"
+	switch {
+	case has(admissionv1.Delete) && (has(admissionv1.Create) || has(admissionv1.Update)):
+		object = "(object == null ? oldObject : object)"
+	case has(admissionv1.Delete):
+		object = "oldObject"
+	}
+	if has(admissionv1.Connect) {
+		return object + ".?metadata"
+	}
+	return object + ".metadata"
+}
+
 // condition adds a match condition that one of some blocks holds, or none.
 func (s *selection) condition(name string, blocks []syntax.Block, targets [][]target, excluding bool) error {
 	now, before := []term{}, []term{}
@@ -287,11 +306,11 @@ func (s *selection) condition(name string, blocks []syntax.Block, targets [][]ta
 		if targets != nil {
 			of = targets[n]
 		}
-		t, users, err := block(&blocks[n], of, "object")
+		t, users, err := block(&blocks[n], of, s.metadata(), false)
 		if err != nil {
 			return err
 		}
-		old, _, err := block(&blocks[n], of, "oldObject")
+		old, _, err := block(&blocks[n], of, "oldObject.metadata", true)
 		if err != nil {
 			return err
 		}
