@@ -1,0 +1,302 @@
+package kyverno
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/kyverno/expression"
+	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
+)
+
+// A location is a path of a JSON patch: texts, and expressions of CEL that are texts.
+type location []segment
+
+type segment struct{ text, computed string }
+
+// to returns the path of a field.
+func (l location) to(name string) location {
+	escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return append(l[:len(l):len(l)], segment{text: "/" + escaped})
+}
+
+// at returns the path of an element whose index is an expression.
+func (l location) at(index string) location {
+	return append(l[:len(l):len(l)], segment{text: "/"}, segment{computed: "string(" + index + ")"})
+}
+
+func (l location) String() string {
+	var parts []string
+	text := ""
+	for _, s := range l {
+		if s.computed == "" {
+			text += s.text
+			continue
+		}
+		parts = append(parts, convert.Quote(text), s.computed)
+		text = ""
+	}
+	if text != "" || len(parts) == 0 {
+		parts = append(parts, convert.Quote(text))
+	}
+	return strings.Join(parts, " + ")
+}
+
+// operation returns a list with one operation.
+func (l location) operation(op, value string) string {
+	if value != "" {
+		value = ", value: " + value
+	}
+	return "[JSONPatch{op: '" + op + "', path: " + l.String() + value + "}]"
+}
+
+// keys returns the operations that merge a map into one that is there.
+func (w *patcher) keys(p *syntax.Pattern, at string, to location, of shape) ([]string, error) {
+	var lists []string
+	for i := range p.Keys {
+		key := &p.Keys[i]
+		if strings.Contains(key.Name, "{{") {
+			return nil, refuse(key.Value.Field, "a key has a variable", "write it as a JSONPatch")
+		}
+		list, err := w.key(key, at, to.to(key.Name), of)
+		if err != nil {
+			return nil, err
+		}
+		if list != "" {
+			lists = append(lists, list)
+		}
+	}
+	return lists, nil
+}
+
+func (w *patcher) key(key *syntax.Key, at string, to location, of shape) (string, error) {
+	next, required := of.field(key.Name)
+	present := has(at, key.Name)
+	value := member(at, key.Name)
+	if key.Anchor == syntax.AddIfAbsent {
+		added, err := w.value(key.Value)
+		if err != nil {
+			return "", err
+		}
+		if w.first != "" {
+			// The first element decides for all.
+			present = has(w.first+"[0]", key.Name)
+		}
+		return present.text + " ? [] : " + to.operation("add", added), nil
+	}
+	switch key.Anchor {
+	case syntax.Conditional, syntax.Global:
+		return "", w.condition(key, at, present, value, next)
+	case syntax.NoAnchor:
+	default:
+		return "", refuse(key.Value.Field, "the anchor "+key.Text+" is not imported in patches", "write it as a JSONPatch")
+	}
+	switch {
+	case key.Value.Sort == syntax.List:
+		return w.list(key.Value, value, present, to, next)
+	case key.Value.Sort == syntax.Map && len(key.Value.Keys) > 0:
+		return w.mapAt(key.Value, value, present, required, to, next)
+	case key.Value.Sort == syntax.Scalar && key.Value.Scalar == nil:
+		return present.text + " ? " + to.operation("remove", "") + " : []", nil
+	}
+	added, err := w.value(key.Value)
+	if key.Value.Sort == syntax.Map {
+		return present.text + " ? [] : " + to.operation("add", "{}"), err
+	}
+	return to.operation("add", added), err
+}
+
+// condition adds a condition of an anchor, outside of lists.
+func (w *patcher) condition(key *syntax.Key, at string, present term, value string, of shape) error {
+	if w.first != "" || key.Value.Sort != syntax.Scalar {
+		return refuse(key.Value.Field, "the condition "+key.Text+" is not imported here", "write it as a precondition")
+	}
+	fits, err := leafOf(key.Value.Scalar).fits(value, of.sort())
+	if text, ok := key.Value.Scalar.(string); err != nil || ok && strings.Contains(text, "{{") {
+		return refuse(key.Value.Field, "the condition "+key.Text+" is not imported", "write it as a precondition")
+	}
+	// The maps on the way have to be there.
+	chain := yes
+	names := strings.Split(at, ".")
+	for i := 1; i < len(names); i++ {
+		if names[i] != "metadata" || i > 1 {
+			chain = all(chain, has(strings.Join(names[:i], "."), names[i]))
+		}
+	}
+	w.conditions = append(w.conditions, all(chain, present, fits))
+	return nil
+}
+
+// mapAt merges a map into the value of a key, or adds it.
+func (w *patcher) mapAt(p *syntax.Pattern, at string, present term, required bool, to location, of shape) (string, error) {
+	inside, err := w.keys(p, at, to, of)
+	if err != nil {
+		return "", err
+	}
+	if required {
+		return joinedLists(inside), nil
+	}
+	added, err := w.value(p)
+	if err != nil {
+		return "", err
+	}
+	otherwise := to.operation("add", added)
+	if added == "{}" {
+		otherwise = "[]"
+	}
+	if len(inside) == 0 {
+		return "", nil
+	}
+	return present.text + " ? " + parenthesizedChoice(joinedLists(inside)) + " : " + otherwise, nil
+}
+
+func parenthesizedChoice(text string) string {
+	if strings.Contains(text, " ? ") {
+		return "(" + text + ")"
+	}
+	return text
+}
+
+// value writes what is added: a pattern without anchors.
+func (w *patcher) value(p *syntax.Pattern) (string, error) {
+	switch p.Sort {
+	case syntax.Map:
+		return w.mapValue(p)
+	case syntax.List:
+		items := make([]string, 0, len(p.Items))
+		for _, item := range p.Items {
+			text, err := w.value(item)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, text)
+		}
+		return "[" + strings.Join(items, ", ") + "]", nil
+	default:
+	}
+	if text, ok := p.Scalar.(string); ok {
+		v, err := w.scope.String(text)
+		switch {
+		case err != nil:
+			return "", placed(p.Field, err)
+		case v.CanBeNull():
+			return "", refuse(p.Field, "its value may be null", "write it as a JSONPatch")
+		case w.texts && v.Type.Kind != expression.Text:
+			return "", refuse(p.Field, "a variable in quotes may be no text", "write it as a JSONPatch")
+		}
+		return v.Text, nil
+	}
+	return expression.Constant(p.Scalar).Text, nil
+}
+
+func (w *patcher) mapValue(p *syntax.Pattern) (string, error) {
+	var entries []string
+	for i := range p.Keys {
+		key := &p.Keys[i]
+		switch {
+		case key.Anchor == syntax.Conditional || key.Anchor == syntax.Global || key.Value.Sort == syntax.Scalar && key.Value.Scalar == nil:
+			continue
+		case strings.Contains(key.Name, "{{"):
+			return "", refuse(key.Value.Field, "a key has a variable", "write it as a JSONPatch")
+		}
+		text, err := w.value(key.Value)
+		if err != nil {
+			return "", err
+		}
+		if len(p.Keys) > 1 {
+			text = "dyn(" + text + ")"
+		}
+		entries = append(entries, convert.Quote(key.Name)+": "+text)
+	}
+	return "{" + strings.Join(entries, ", ") + "}", nil
+}
+
+// list merges a list into the value of a key, or replaces it.
+func (w *patcher) list(p *syntax.Pattern, at string, present term, to location, of shape) (string, error) {
+	if w.replaced(p) {
+		added, err := w.value(p)
+		return to.operation("add", added), err
+	}
+	by := mergedLists[lastField(p.Field)]
+	if by == "" || w.first != "" && lastField(p.Field) == "containers" {
+		return "", refuse(p.Field, "how its elements are merged is not known", "write it as a JSONPatch")
+	}
+	var lists []string
+	for _, item := range p.Items {
+		if item.Sort != syntax.Map {
+			return "", refuse(p.Field, "its elements are no maps", "write it as a JSONPatch")
+		}
+		list, err := w.element(item, by, at, present, to, of)
+		if err != nil {
+			return "", err
+		}
+		lists = append([]string{list}, lists...)
+	}
+	if len(lists) > 1 {
+		return "", refuse(p.Field, "it has several elements", "write a rule for each")
+	}
+	return joinedLists(lists), nil
+}
+
+// element merges an element of a list: into each one if it is selected by a condition, else into the one with its
+// name, or adds it at the beginning.
+func (w *patcher) element(p *syntax.Pattern, by, at string, present term, to location, of shape) (string, error) {
+	var selects *syntax.Key
+	rest := *p
+	rest.Keys = nil
+	for i := range p.Keys {
+		switch key := &p.Keys[i]; {
+		case key.Anchor == syntax.Conditional && key.Name == by, key.Anchor == syntax.NoAnchor && key.Name == by:
+			selects = key
+		default:
+			rest.Keys = append(rest.Keys, *key)
+		}
+	}
+	if selects == nil || selects.Value.Sort != syntax.Scalar {
+		return "", refuse(p.Field, "it does not select elements by "+by+" alone", "write it as a JSONPatch")
+	}
+	index := "i"
+	if w.first != "" {
+		index = "n"
+	}
+	name := w.scope.Taking(index).ElementName(lastField(to.last()))
+	outer, first := w.scope, w.first
+	defer func() { w.scope, w.first = outer, first }()
+	w.scope = outer.Taking(name).Taking(index)
+	w.first = at
+	inside, err := w.keys(&rest, name, to.at(index), of.element())
+	if err != nil {
+		return "", err
+	}
+	ops := parenthesizedChoice(joinedLists(inside))
+	if selects.Anchor == syntax.Conditional && selects.Value.Scalar == "*" {
+		return present.text + " ? " + at + ".transformList(" + index + ", " + name + ", " + ops + ").flatten() : []", nil
+	}
+	text, err := w.value(selects.Value)
+	if err != nil {
+		return "", err
+	}
+	if raw, _ := selects.Value.Scalar.(string); selects.Anchor == syntax.Conditional && strings.ContainsAny(raw, "*?|!<>&") {
+		return "", refuse(selects.Value.Field, "it selects some elements by a pattern", "write it as a JSONPatch")
+	}
+	w.note(p.Field, "elements that are changed stay where they are: Kyverno moves them to the beginning of the list", "")
+	same := compare(member(name, by), "==", text).text
+	merged := at + ".transformList(" + index + ", " + name + ", " + same + " ? " + ops + " : []).flatten()"
+	if selects.Anchor == syntax.Conditional {
+		return present.text + " ? " + merged + " : []", nil
+	}
+	w.first = ""
+	added, err := w.value(p)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("!%s ? %s : %s.exists(%s, %s) ? %s : %s", present.text, to.operation("add", "["+added+"]"), at, name, same, merged, to.to("0").operation("add", added)), nil
+}
+
+// last is the last name of a path.
+func (l location) last() string {
+	if len(l) == 0 {
+		return ""
+	}
+	return strings.TrimPrefix(l[len(l)-1].text, "/")
+}
