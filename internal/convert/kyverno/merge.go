@@ -2,6 +2,7 @@ package kyverno
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/usher-dev/usher/internal/convert"
@@ -17,12 +18,12 @@ type segment struct{ text, computed string }
 // to returns the path of a field.
 func (l location) to(name string) location {
 	escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-	return append(l[:len(l):len(l)], segment{text: "/" + escaped})
+	return append(slices.Clip(l), segment{text: "/" + escaped})
 }
 
 // at returns the path of an element whose index is an expression.
 func (l location) at(index string) location {
-	return append(l[:len(l):len(l)], segment{text: "/"}, segment{computed: "string(" + index + ")"})
+	return append(slices.Clip(l), segment{text: "/"}, segment{computed: "string(" + index + ")"})
 }
 
 func (l location) String() string {

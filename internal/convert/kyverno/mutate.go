@@ -14,7 +14,7 @@ import (
 
 // mutate converts a rule that changes objects.
 func (c *conversion) mutate(r *syntax.Rule) []*piece {
-	p, err := c.mutated(r)
+	p, err := mutated(c, r)
 	if err != nil {
 		c.leave(r.Field, err)
 		return nil
@@ -22,7 +22,7 @@ func (c *conversion) mutate(r *syntax.Rule) []*piece {
 	return []*piece{p}
 }
 
-func (c *conversion) mutated(r *syntax.Rule) (*piece, error) {
+func mutated(c *conversion, r *syntax.Rule) (*piece, error) {
 	m := r.Mutate
 	if len(m.Targets) > 0 {
 		return nil, refuse(m.Field+".targets", "it changes objects that exist", "keep it: policies change only the object of a request")

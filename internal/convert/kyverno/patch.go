@@ -124,13 +124,18 @@ func (w *patcher) step(o *operation, names []string, value, at string, to locati
 	case err == nil && of.sort() != kind.Map && of.sort() != kind.Object:
 		return "", refuse(field, "the path "+o.Path+" is in a list, or in a map", "write it as a JSONPatch")
 	}
+	return w.field(o, names, name, value, at, to, of, field)
+}
+
+// field writes an operation from a field of a map on.
+func (w *patcher) field(o *operation, names []string, name, value, at string, to location, of shape, field string) (string, error) {
 	next, required := of.field(name)
 	here := to.to(name)
 	present := has(at, name).text
 	switch {
-	case last && o.Op == "remove":
+	case len(names) == 1 && o.Op == "remove":
 		return present + " ? " + here.operation("remove", "") + " : []", nil
-	case last:
+	case len(names) == 1:
 		if o.Op == "replace" && !required {
 			w.note(field, "a field to replace that is not there is added, where Kyverno fails", "")
 		}
@@ -153,8 +158,8 @@ func (w *patcher) step(o *operation, names []string, value, at string, to locati
 
 // nested returns the value that has another one at the end of a path.
 func nested(names []string, value string) (string, error) {
-	for i := len(names) - 1; i >= 0; i-- {
-		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(names[i])
+	for _, name := range slices.Backward(names) {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		_, err := strconv.Atoi(name)
 		switch {
 		case name == "-" || name == "0":
