@@ -105,7 +105,7 @@ func (j source) apiCall() (expression.Value, error) {
 		return v, err
 	}
 	if call.JMESPath != "" {
-		path, err := j.scope.String(call.JMESPath)
+		path, err := j.scope.String(syntax.Flat(call.JMESPath))
 		text, ok := path.Constant.(string)
 		if err != nil || !ok {
 			return v, refuse(field+".jmesPath", "it has a variable", "write the path as an expression")

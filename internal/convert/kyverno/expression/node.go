@@ -54,6 +54,19 @@ func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
 		return t.call(n, on)
 	case jmespath.List:
 		return t.list(n, on)
+	case jmespath.Text:
+		v, err := t.node(n.Args[0], t.top())
+		if err != nil {
+			return v, err
+		}
+		if v.root != nil || v.CanBeNull() {
+			return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
+		}
+		*t.fails = *t.fails || v.CanFail()
+		v, err = textOf(v)
+		return v, err
+	case jmespath.Key:
+		return t.key(n, on)
 	case jmespath.Map, jmespath.Reference:
 	}
 	return Value{}, refuse(writeIt, "maps that expressions make, such as {a: b}, are not imported")
@@ -87,6 +100,26 @@ func (t *translation) field(name string, on Value) (Value, error) {
 	default:
 		return Value{}, refuse("check the path", "%s is read of something that has no fields", name)
 	}
+}
+
+// key selects a key of a map that is read.
+func (t *translation) key(n *jmespath.Node, on Value) (Value, error) {
+	key, err := t.node(&jmespath.Node{Op: jmespath.Text, Args: n.Args}, on)
+	if err != nil {
+		return key, err
+	}
+	if on.root != nil || on.Type.Kind != Map && on.Type.Kind != Any || on.Type.part == object {
+		return key, refuse(writeIt, "a key of such a map that is a variable is not imported")
+	}
+	v := Value{Type: on.Type.Item(), binds: postfix, Text: on.in(postfix) + "[" + key.Text + "]", absent: missing}
+	v.option = on.in(postfix) + "[?" + key.Text + "]"
+	if on.option != "" {
+		v.option, v.absent, v.guard = on.option+"[?"+key.Text+"]", on.absent, on.guard
+		if on.absent == null {
+			v.absent, v.guard = mixed, on.NotNull()
+		}
+	}
+	return v, nil
 }
 
 // sub writes what comes after a dot, a bracket or |.

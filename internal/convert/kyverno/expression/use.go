@@ -78,8 +78,8 @@ func (v Value) Default(of Value) (Value, error) {
 func (s *Scope) Variable(of *syntax.Variable) (Value, error) {
 	path := Constant("")
 	var err error
-	if of.JMESPath != "" {
-		if path, err = s.String(of.JMESPath); err != nil {
+	if flat := syntax.Flat(of.JMESPath); of.JMESPath != "" {
+		if path, err = s.String(flat); err != nil {
 			return path, err
 		}
 	}
@@ -130,7 +130,7 @@ func required(v Value) Value {
 
 // On writes a JMESPath expression that is evaluated on a value.
 func (s *Scope) On(v Value, text string) (Value, error) {
-	n, err := jmespath.Parse(text)
+	n, err := jmespath.Parse(syntax.Flat(text))
 	if err != nil {
 		return Value{}, refuse("correct the expression", "%s: %v", text, err)
 	}

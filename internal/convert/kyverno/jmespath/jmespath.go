@@ -47,6 +47,11 @@ const (
 	List
 	// Map makes a map of Args, under Keys.
 	Map
+	// Text is the text of the value that Args[0] has where the whole expression is evaluated, whatever is projected:
+	// a variable in quotes. A missing key in it is an error.
+	Text
+	// Key selects the key of a map that is such a text: Args[0].
+	Key
 )
 
 // A Node is an expression.
@@ -72,6 +77,12 @@ type SyntaxError struct {
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at character %d", e.What, e.Offset+1) }
+
+// Begin and End stand for the braces of a variable that is all of a quoted text.
+const (
+	Begin = "\x01"
+	End   = "\x02"
+)
 
 // Parse parses an expression.
 func Parse(text string) (*Node, error) {

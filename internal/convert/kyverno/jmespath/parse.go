@@ -3,6 +3,7 @@ package jmespath
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 type parser struct {
@@ -58,8 +59,14 @@ func (p *parser) first() (*Node, error) {
 	t := p.take()
 	switch t.kind {
 	case literal:
+		if text, ok := t.value.(string); ok && strings.HasPrefix(text, Begin) {
+			return p.inner(Text, text)
+		}
 		return &Node{Op: Literal, Value: t.value}, nil
 	case name, quotedName:
+		if strings.HasPrefix(t.text, Begin) {
+			return p.inner(Key, t.text)
+		}
 		if t.kind == quotedName && p.kind() == openParen {
 			return nil, p.unexpected()
 		}
@@ -108,6 +115,16 @@ func (p *parser) bracketed() (*Node, error) {
 		return p.projected(Project, &Node{Op: Current}, star.power())
 	}
 	return p.list()
+}
+
+// inner parses a variable in quotes.
+func (p *parser) inner(op Op, text string) (*Node, error) {
+	inside, ok := strings.CutSuffix(strings.TrimPrefix(text, Begin), End)
+	if !ok {
+		return nil, &SyntaxError{What: "a variable in quotes has no end"}
+	}
+	n, err := Parse(inside)
+	return &Node{Op: op, Args: []*Node{n}}, err
 }
 
 func (p *parser) unary(op Op, kind tokenKind) (*Node, error) {

@@ -144,6 +144,9 @@ func inName(r rune) bool {
 func (t *token) quoted(text string) (int, error) {
 	quote := text[0]
 	n := 1
+	if strings.HasPrefix(text[1:], Begin) {
+		n = max(n, closing(text))
+	}
 	for n < len(text) && text[n] != quote {
 		if text[n] == '\\' && (quote != '\'' || n+1 < len(text) && text[n+1] == quote) {
 			n++
@@ -163,11 +166,31 @@ func (t *token) quoted(text string) (int, error) {
 		if err := json.Unmarshal([]byte(strings.ReplaceAll(inside, "\\`", "`")), &t.value); err != nil {
 			return 0, lexical("no JSON in backquotes: " + err.Error())
 		}
-	default:
+	case '"':
 		t.kind = quotedName
+		if strings.HasPrefix(inside, Begin) {
+			t.text = inside
+			break
+		}
 		if err := json.Unmarshal([]byte(t.text), &t.text); err != nil {
 			return 0, lexical("no key in quotes: " + err.Error())
 		}
 	}
 	return n + 1, nil
+}
+
+// closing returns where the variable ends that a quoted text is; 0 if it does not end.
+func closing(text string) int {
+	depth := 0
+	for i := range len(text) {
+		switch text[i : i+1] {
+		case Begin:
+			depth++
+		case End:
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return 0
 }

@@ -101,7 +101,7 @@ func TestParts(t *testing.T) {
 		{"{{a}}{{ b }}", []syntax.Part{{Expression: "a"}, {Expression: "b"}}},
 		{"x {{ {a: b}.a }}y", []syntax.Part{{Literal: "x "}, {Expression: "{a: b}.a"}, {Literal: "y"}}},
 		{"{{- a}}", []syntax.Part{{Expression: "a"}}},
-		{"{{ f('x', '{{ a || '' }}') }} '{{ b }}'", []syntax.Part{{Expression: "f('x', to_string(a || ''))"}, {Literal: " '"}, {Expression: "b"}, {Literal: "'"}}},
+		{"{{ f('x', '{{ a || '' }}') }} '{{ b }}'", []syntax.Part{{Expression: "f('x', '\x01a || ''\x02')"}, {Literal: " '"}, {Expression: "b"}, {Literal: "'"}}},
 		{`\{{a}}`, []syntax.Part{{Literal: "{{a}}"}}},
 		{"{{a", []syntax.Part{{Literal: "{{a"}}},
 		{"$(./../a)", []syntax.Part{{Reference: "./../a"}}},

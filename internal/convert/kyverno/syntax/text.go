@@ -53,21 +53,27 @@ func Parts(text string) ([]Part, error) {
 	return parts, nil
 }
 
-// flat returns a text in which variables that are all of a quoted text of another one are expressions there: their
-// values as text.
+// Flat returns a text in which variables that are all of a quoted text of an expression have other braces, which
+// [jmespath.Parse] knows.
+func Flat(text string) string { return flattened(text, func(string, int, int) bool { return true }) }
+
+// flat does so for variables that are in others.
 func flat(text string) string {
+	return flattened(text, func(inner string, begin, end int) bool {
+		return slices.ContainsFunc(variable.FindAllStringIndex(inner, -1), func(outer []int) bool { return outer[0] < begin && outer[1] > end })
+	})
+}
+
+// flattened replaces the braces of one variable after the other.
+func flattened(text string, replace func(inner string, begin, end int) bool) string {
 	for range 20 {
 		changed := false
 		for _, at := range variable.FindAllStringIndex(text, -1) {
-			if at[0] == 0 || at[1] == len(text) || text[at[0]-1] != '\'' || text[at[1]] != '\'' {
+			if at[0] == 0 || at[1] == len(text) || text[at[0]-1] != text[at[1]] || text[at[1]] != '\'' && text[at[1]] != '"' {
 				continue
 			}
-			call := "to_string(" + strings.TrimSpace(text[at[0]+2:at[1]-2]) + ")"
-			inner := text[:at[0]-1] + call + text[at[1]+1:]
-			within := slices.ContainsFunc(variable.FindAllStringIndex(inner, -1), func(outer []int) bool {
-				return outer[0] < at[0] && outer[1] >= at[0]-1+len(call)
-			})
-			if within {
+			inner := text[:at[0]] + "\x01" + strings.TrimSpace(text[at[0]+2:at[1]-2]) + "\x02" + text[at[1]:]
+			if replace(inner, at[0], at[0]+1) {
 				text, changed = inner, true
 				break
 			}
