@@ -113,7 +113,7 @@ conformance: samples $(SANDBOX) $(CONFORMANCE) ## run the Kubernetes conformance
 # Kyverno's engine compiles a thousand packages more: its answers are recorded once, and neither linted nor run in CI.
 .PHONY: kyverno-answers
 kyverno-answers: ## record what Kyverno's own engine answers about the policies that imports are tested on
-	@cd conformance/kyverno && $(GO) run . $(CURDIR)/internal/convert/kyverno/testdata/corpus
+	@for d in corpus mutations; do (cd conformance/kyverno && $(GO) run . $(CURDIR)/internal/convert/kyverno/testdata/$$d) || exit 1; done
 
 .PHONY: test
 test: ## run everything that CI runs

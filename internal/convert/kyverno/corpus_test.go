@@ -35,6 +35,11 @@ func TestCorpus(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, len(files))
 	}
+	changes, err := corpus.Load("testdata/mutations")
+	if err != nil || len(changes) == 0 {
+		t.Fatal(err, len(changes))
+	}
+	files = append(files, changes...)
 	for i := range files {
 		f := &files[i]
 		t.Run(f.Name, func(t *testing.T) {
