@@ -3,13 +3,13 @@ package trial
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
-	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -87,7 +87,12 @@ func (t *Trial) tryParamless(ctx context.Context, set *kind.Set, p compile.Typed
 
 // readsNamespace reports whether expressions of a policy may read the namespace of a request.
 func readsNamespace(p compile.Typed) bool {
-	return slices.ContainsFunc(p.Expressions(), func(e admission.Expression) bool { return strings.Contains(e.Text, "namespaceObject") })
+	for _, e := range p.Expressions() {
+		if strings.Contains(e.Text, "namespaceObject") {
+			return true
+		}
+	}
+	return false
 }
 
 // neverEqual warns of constants that no object has: those of the types have been checked, but not
@@ -149,4 +154,34 @@ func (t *subject) resourceOf() typecheck.Target {
 		}
 	}
 	return typecheck.Target{}
+}
+
+// depends reports whether the outcome of the last request may be another one in other namespaces, or with
+// facts that trials do not have.
+func (t *run) depends(d *usher.Decision) bool {
+	skipped := slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Outcome == usher.Skipped })
+	return t.world.asked() && (!t.explained.selects || t.world.lacks() || skipped)
+}
+
+// labelled returns an object with labels that the objectSelector of an admission policy selects.
+func (t *subject) labelled(object map[string]any) map[string]any {
+	if t.explained.targets == nil || len(t.words.chosen)+len(t.words.unchosen) == 0 {
+		return object
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	had, _ := metadata["labels"].(map[string]any)
+	object, metadata = maps.Clone(object), maps.Clone(metadata)
+	labels := map[string]any{}
+	maps.Copy(labels, had)
+	for key, value := range t.words.chosen {
+		labels[key] = value
+	}
+	for _, key := range t.words.unchosen {
+		delete(labels, key)
+	}
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["labels"], object["metadata"] = labels, metadata
+	return object
 }

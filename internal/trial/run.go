@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -259,15 +258,13 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 		return nil //nolint:nilerr // It says nothing about the rule.
 	}
 	t.tried++
-	asked, uncertain := t.world.asked(), t.world.lacks() || t.world.asked() && !t.settled
+	uncertain := t.world.lacks() || t.world.asked() && !t.settled
 	for _, finding := range decision.Findings {
 		failure := failedCheck(finding.Checks)
 		if finding.Outcome == usher.Failed {
 			failure = finding.Err
 		}
 		switch {
-		case finding.Outcome == usher.Skipped && asked:
-			t.unknown = true
 		case failure != nil && (finding.Outcome == usher.Failed || finding.Outcome == usher.Rejected):
 			if uncertain {
 				t.unknown = true
@@ -288,7 +285,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 			t.check(object, finding.Patch)
 		}
 	}
-	t.unknown = t.unknown || asked && (!t.explained.selects || uncertain)
+	t.unknown = t.unknown || t.depends(&decision)
 	if len(decision.Warnings) > 0 {
 		t.acted++
 	}
@@ -312,29 +309,6 @@ func (t *subject) request(operation usher.Operation, object map[string]any) *ush
 		r.OldObject = usher.TreeObject(object)
 	}
 	return r
-}
-
-// labelled returns an object with labels that the objectSelector of an admission policy selects.
-func (t *subject) labelled(object map[string]any) map[string]any {
-	if t.explained.targets == nil || len(t.words.chosen)+len(t.words.unchosen) == 0 {
-		return object
-	}
-	metadata, _ := object["metadata"].(map[string]any)
-	had, _ := metadata["labels"].(map[string]any)
-	object, metadata = maps.Clone(object), maps.Clone(metadata)
-	labels := map[string]any{}
-	maps.Copy(labels, had)
-	for key, value := range t.words.chosen {
-		labels[key] = value
-	}
-	for _, key := range t.words.unchosen {
-		delete(labels, key)
-	}
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["labels"], object["metadata"] = labels, metadata
-	return object
 }
 
 // longest limits the length of an error in a warning.

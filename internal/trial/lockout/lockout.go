@@ -85,6 +85,9 @@ func Check(ctx context.Context, rules []rule.Rule, o Options) (Report, error) {
 		return Report{}, nil
 	}
 	requests, err := Requests(o.Registered.Namespace)
+	if own := rules[0].Policy.Namespace; own != "" {
+		requests, err = requestsIn(own, o.Registered.Namespace)
+	}
 	if err != nil {
 		return Report{}, err
 	}

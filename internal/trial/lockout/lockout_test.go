@@ -365,3 +365,25 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+// TestTenantsAreTriedInTheirNamespace: what is said of a policy of a namespace does not depend on its name.
+func TestTenantsAreTriedInTheirNamespace(t *testing.T) {
+	t.Parallel()
+	const policy = `
+apiVersion: usher.dev/v1alpha1
+kind: ObjectPolicy
+metadata: {name: p, namespace: %s}
+spec: {` + everything + `}`
+	said := map[string]int{}
+	for _, namespace := range []string{"shop", "leaving", "team-b", "a", "default"} {
+		for _, f := range check(t, installed, fmt.Sprintf(policy, namespace)) {
+			if f.Namespace != namespace {
+				t.Errorf("%s: %s", namespace, f)
+			}
+			said[namespace]++
+		}
+	}
+	if said["team-b"] == 0 || said["team-b"] != said["shop"] || said["a"] != said["shop"] || said["leaving"] != said["shop"] {
+		t.Errorf("findings by namespace: %v", said)
+	}
+}

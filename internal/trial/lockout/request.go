@@ -5,6 +5,7 @@ import (
 	_ "embed" // requests.txt
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,6 +53,35 @@ func Requests(namespace string) ([]Request, error) {
 	if namespace != "" && namespace != home {
 		text = bytes.ReplaceAll(text, []byte(home), []byte(namespace))
 	}
+	return parse(text)
+}
+
+// requestsIn returns the requests for a policy of a namespace: those in namespaces of teams are in its own.
+func requestsIn(own, namespace string) ([]Request, error) {
+	all, err := Requests(namespace)
+	if err != nil || slices.ContainsFunc(all, func(r Request) bool { return r.Namespace == own && !slices.Contains(teams, own) }) {
+		return all, err
+	}
+	name, err := json.Marshal(own)
+	if err != nil {
+		return nil, fmt.Errorf("make requests of lock-out: %w", err)
+	}
+	for i := range all {
+		r := &all[i]
+		if !slices.Contains(teams, r.Namespace) {
+			continue
+		}
+		was := fmt.Appendf(nil, `"namespace":%q`, r.Namespace)
+		is := append([]byte(`"namespace":`), name...)
+		r.Namespace, r.New, r.Old = own, bytes.ReplaceAll(r.New, was, is), bytes.ReplaceAll(r.Old, was, is)
+	}
+	return all, nil
+}
+
+// teams are the namespaces of teams in the recorded requests.
+var teams = []string{"shop", "leaving"}
+
+func parse(text []byte) ([]Request, error) {
 	var all []Request
 	for line := range bytes.Lines(text) {
 		var r Request
