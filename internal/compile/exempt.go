@@ -140,7 +140,10 @@ func refersTo(ref *rule.ExemptPolicy, policy usher.PolicyRef) bool {
 // dangling returns what is wrong with a reference of an exemption, empty if nothing is. The policies
 // are those of its kind.
 func (x *exemptions) dangling(e *rule.Exemption, ref *rule.ExemptPolicy, policies []*Compiled) (what, do, field string) {
-	named := slices.DeleteFunc(slices.Clone(policies), func(c *Compiled) bool { return !ref.Name.Matches(c.Ref.Name) })
+	named := slices.DeleteFunc(slices.Clone(policies), func(c *Compiled) bool {
+		elsewhere := e.Ref.Namespace != "" && c.Ref.Namespace != "" && c.Ref.Namespace != e.Ref.Namespace
+		return elsewhere || !ref.Name.Matches(c.Ref.Name)
+	})
 	if len(named) == 0 {
 		return fmt.Sprintf("there is no %s %s in force here: no request is exempt from it", ref.Kind, ref.Name), "correct the name, or remove the reference", ".name"
 	}

@@ -98,7 +98,7 @@ func TestExemptionsOfRules(t *testing.T) {
 		{"a validation", "", "kind: ClusterObjectPolicy, name: open, validations: [a]", before, []string{"ClusterObjectPolicy open spec.validations [a]"}, nil},
 		{"a policy of a namespace, with its mutations", "", "kind: ObjectPolicy, name: own", before, []string{"ObjectPolicy shop/own spec.mutations []", "ObjectPolicy shop/own spec.validations []"}, nil},
 		{"a validation does not have mutations", "shop", "kind: ObjectPolicy, name: own, validations: [c]", before, []string{"ObjectPolicy shop/own spec.validations [c]"}, nil},
-		{"the policy of another namespace", "lab", "kind: ObjectPolicy, name: own", before, nil, []string{"ObjectPolicy shop/own does not permit exemptions of namespaces: no request is exempt from it"}},
+		{"the policy of another namespace", "lab", "kind: ObjectPolicy, name: own", before, nil, []string{"there is no ObjectPolicy own in force here: no request is exempt from it"}},
 		{"a policy that permits it", "lab", "kind: ClusterObjectPolicy, name: open", before, []string{"ClusterObjectPolicy open spec.validations []"}, nil},
 		{"a policy that does not", "lab", "kind: ClusterObjectPolicy, name: closed", before, nil, []string{"ClusterObjectPolicy closed does not permit exemptions of namespaces: no request is exempt from it"}},
 		{"of all policies those that do", "lab", "kind: ClusterObjectPolicy, name: '*'", before, []string{"ClusterObjectPolicy open spec.validations []"}, nil},

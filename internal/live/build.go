@@ -131,7 +131,9 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 	status.Rules = written(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: authzengine.New(authzindex.New(accessRules), l.options.Access)}
 	l.index = index.Update(l.index, rules)
-	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), l.options.guard(all))
+	guarded := l.options.guard(all)
+	guarded.Trial = l.options.tryExemption(enforced, l.elsewhere)
+	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), guarded)
 	next.entries = engine.NewEntries(rules, next.coverage.Entries(), writes, func(some []rule.Rule) usher.Decider {
 		return engine.New(index.New(some), l.options.Facts, l.options.Engine)
 	})

@@ -11,8 +11,27 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
 )
+
+// tryExemption adds to what trying a policy that is written finds why an exemption will not be effective,
+// as its status will say. Enforced are the policies in force.
+func (o Options) tryExemption(enforced []compile.Compiled, elsewhere []api.Policy) func(context.Context, compile.Compiled) []rule.Problem {
+	return func(ctx context.Context, c compile.Compiled) []rule.Problem {
+		problems := o.Trial(ctx, c)
+		if c.Exemption == nil {
+			return problems
+		}
+		others := slices.DeleteFunc(slices.Clone(enforced), func(other compile.Compiled) bool { return other.Ref == c.Ref })
+		for _, p := range compile.Ineffective(append(others, c), elsewhere, o.Engine.Now()) {
+			if p.Policy == c.Ref && p.Field != "spec.expiresAt" {
+				problems = append(problems, p)
+			}
+		}
+		return problems
+	}
+}
 
 // Exemptions returns the state of each exemption, in force or not, with its uses so far.
 func (l *Live) Exemptions() []rule.ExemptionState {

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/live"
 )
 
@@ -47,6 +49,34 @@ func TestExemptionsWithoutEffect(t *testing.T) {
 	for _, s := range states {
 		if text := want[s.Ref.Name]; !strings.HasPrefix(s.NotEffective, text) || (text == "") != (s.NotEffective == "") {
 			t.Errorf("%s: %q, want %q", s.Ref.Name, s.NotEffective, text)
+		}
+	}
+}
+
+// TestExemptionsWithoutEffectAreWarnedOf: who writes an exemption learns at once what its status will say.
+func TestExemptionsWithoutEffectAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	policy := func(name, exemptions string) api.Policy {
+		return decodePolicy(t, `{"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterObjectPolicy", "metadata": {"name": %q}, "spec": {%s
+			"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+			"validations": [{"expression": "object.metadata.name != 'x'"}]}}`, name, exemptions)
+	}
+	source := newScript()
+	h := startWith(t, live.Options{}, source)
+	source.update(set(policy("open", `"namespaceExemptions": "Allow",`), policy("closed", "")))
+	h.next()
+	for name, want := range map[string]string{
+		"open": "", "closed": "ClusterObjectPolicy closed does not permit exemptions of namespaces", "mistyped": "there is no ClusterObjectPolicy mistyped in force here",
+	} {
+		text := fmt.Sprintf(`{"apiVersion": "usher.dev/v1alpha1", "kind": "PolicyExemption", "metadata": {"name": "e", "namespace": "shop"}, "spec": {
+			"policyRefs": [{"kind": "ClusterObjectPolicy", "name": %q}], "reason": "r", "owner": "o", "expiresAt": %q}}`, name, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		d, err := h.live.Decide(t.Context(), &usher.Request{
+			Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "e", Object: usher.RawObject([]byte(text)),
+			Kind: usherv1alpha1.GroupVersion.WithKind("PolicyExemption"), Resource: usherv1alpha1.GroupVersion.WithResource("policyexemptions"),
+		})
+		warnings := strings.Join(d.Warnings, ", ")
+		if err != nil || d.Verdict == usher.Deny || (want == "") != (warnings == "") || !strings.Contains(warnings, want) {
+			t.Errorf("%s: %s %v, warnings %q, want %q", name, d.Verdict, err, warnings, want)
 		}
 	}
 }

@@ -26,8 +26,10 @@ func isUsual(of typecheck.Target) bool {
 
 // tryAdmission tries an admission policy on the kinds of its constraints, as if a binding put it into
 // force for all of them. What reads parameters cannot be tried without them.
-func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p compile.Typed, words words) []rule.Problem {
+func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Compiled, words words) []rule.Problem {
+	p := c.Typed()
 	targets, _ := targetsOf(set, p.Matches())
+	targets = slices.DeleteFunc(targets, func(of typecheck.Target) bool { return neverSeen(set, c, of) })
 	broad := len(targets) > mostTargets
 	if broad {
 		targets = slices.DeleteFunc(targets, func(of typecheck.Target) bool { return !isUsual(of) })
@@ -48,6 +50,11 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p compile.Typed
 		problems = t.tryParamless(ctx, set, p, words, about)
 	}
 	return problems
+}
+
+// neverSeen reports whether a policy is of a namespace, and never acts on objects of a kind.
+func neverSeen(set *kind.Set, c *compile.Compiled, of typecheck.Target) bool {
+	return c.Ref.Namespace != "" && (set.ClusterScoped(of.Kind) || len(c.Rules) > 0 && c.Rules[0].Match.Excluded.HasResource(of.Resource.Group, of.Resource.Resource))
 }
 
 // free has a rule try its expressions on the objects of targets, whatever else narrows its requests.

@@ -114,6 +114,9 @@ func (t *run) always() {
 	if len(t.rule.Match.Resources)+len(t.rule.Match.Operations) == 0 {
 		what = fmt.Sprintf("every %s that it was tried on would be refused, on CREATE, UPDATE and DELETE: %s", t.of.Kind, cmp.Or(t.last, "no reason is given"))
 		do = "write targetOperations: [CREATE], so that those that exist can be changed and deleted"
+		if t.explained.targets != nil {
+			do = "name operations: [CREATE] in spec.matchConstraints.resourceRules, so that those that exist can be changed and deleted"
+		}
 	}
 	t.problems = append(t.problems, t.problem(what, do))
 }

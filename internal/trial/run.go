@@ -71,7 +71,7 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 	anywhere.Match = rule.Match{}
 	around := &world{}
 	decider := engine.New(index.New([]rule.Rule{anywhere}), around, engine.Options{FailurePolicy: usher.Fail, Overruns: t.options.Overruns})
-	var problems []rule.Problem
+	var found together
 	var runs []*run
 	for _, of := range kindsOf(r.Match.Selectors) {
 		one := &run{subject: subject{rule: r, explained: explained}, decider: decider, world: around}
@@ -86,18 +86,12 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 			one.maker = &maker{set: set, of: of, like: &kind.Schema{}}
 		}
 		one.given(ctx, t.options.Objects)
-		problems = append(problems, one.problems...)
+		found.add(of.Kind, one.problems, explained.targets != nil)
 	}
 	if ctx.Err() == nil && !explained.broad {
-		problems = append(problems, idle(runs)...)
+		found.add("", idle(runs), false)
 	}
-	var once []rule.Problem
-	for _, p := range problems {
-		if !slices.Contains(once, p) {
-			once = append(once, p)
-		}
-	}
-	return once
+	return found.problems()
 }
 
 // operations returns the operations of a rule to try.

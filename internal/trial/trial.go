@@ -162,7 +162,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
 	if len(problems) == 0 {
 		// What is said of types explains what requests would come to.
-		problems = t.tryAdmission(ctx, set, p, words)
+		problems = t.tryAdmission(ctx, set, c, words)
 	}
 	result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
 	result.Unsettled = result.Unsettled || len(wrong)+len(skipped) > 0

@@ -156,9 +156,9 @@ func TestRightsOfObjectPolicies(t *testing.T) {
 			"denials of workloads", `[{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]`, ", podTemplates: Deny",
 			[]string{
 				"create cronjobs.batch in shop", "create daemonsets.apps in shop", "create deployments.apps in shop", "create jobs.batch in shop", "create pods in shop",
-				"create podtemplates in shop", "create replicasets.apps in shop", "create replicationcontrollers in shop", "create statefulsets.apps in shop",
+				"create replicasets.apps in shop", "create replicationcontrollers in shop", "create statefulsets.apps in shop",
 				"update cronjobs.batch in shop", "update daemonsets.apps in shop", "update deployments.apps in shop", "update jobs.batch in shop",
-				"update podtemplates in shop", "update replicasets.apps in shop", "update replicationcontrollers in shop", "update statefulsets.apps in shop",
+				"update replicasets.apps in shop", "update replicationcontrollers in shop", "update statefulsets.apps in shop",
 			},
 		},
 	} {

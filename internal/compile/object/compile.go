@@ -65,6 +65,7 @@ func (c *compilation) compile(
 	o, limits := c.policy, &c.options.Limits
 	o.match = c.Constraints(&s.MatchConstraints)
 	c.noteExcluded(&s.MatchConstraints)
+	c.noteNamespace(s.MatchConstraints.NamespaceSelector)
 	if s.FailurePolicy != "" {
 		o.ignore = c.FailurePolicy(&s.FailurePolicy)
 	}

@@ -2,6 +2,7 @@ package object_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,32 @@ import (
 	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/rule"
 )
+
+// A policy of a namespace is for no other, so that a selector for another is a mistake.
+func TestNamespaceSelectorsOfObjectPolicies(t *testing.T) {
+	t.Parallel()
+	for selector, warned := range map[string]bool{
+		"{}": false,
+		"{matchLabels: {kubernetes.io/metadata.name: team-a}}":                                        false,
+		"{matchLabels: {kubernetes.io/metadata.name: team-b}}":                                        true,
+		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [team-a]}]}": true,
+		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [team-b]}]}": false,
+		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: DoesNotExist}]}":            true,
+		"{matchLabels: {env: prod}}": false,
+		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [team-a, other]}]}": false,
+	} {
+		p := &v1alpha1.ObjectPolicy{}
+		p.Name, p.Namespace = "p", "team-a"
+		text := "{matchConstraints: {namespaceSelector: " + selector + ", resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, validations: [{expression: 'false'}]}"
+		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
+			t.Fatal(err)
+		}
+		_, problems := object.Namespaced(t.Context(), p, object.Options{})
+		if got := fmt.Sprint(problems); strings.Contains(got, "namespaceSelector: it does not select the namespace team-a") != warned || len(problems) > 1 {
+			t.Errorf("%s: %s, want a warning: %t", selector, got, warned)
+		}
+	}
+}
 
 // What a policy of a namespace names and never acts on is a warning, which names it.
 func TestObjectPoliciesOnExcludedKinds(t *testing.T) {

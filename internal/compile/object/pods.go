@@ -65,7 +65,13 @@ func onlyPods(m *rule.ResourceMatch) bool {
 func (o *Policy) podRule() rule.Rule {
 	r := o.rule(podsRule, usher.Validate, podValidator{newValidator(o)})
 	r.Pod = &rule.Pod{Match: r.Match, Warns: o.pods == v1alpha1.PodTemplatesWarn}
-	r.Match.Resources = []rule.ResourceMatch{rule.OfWorkloads(o.match.Resources.Excluded)}
+	excluded := o.match.Resources.Excluded
+	if o.ref.Namespace != "" {
+		// Who may write workloads in a namespace may not write PodTemplates, by the roles of Kubernetes: a
+		// policy on these would need rights that its author lacks.
+		excluded = append(slices.Clip(excluded), rule.ResourceRule{Groups: []string{""}, Versions: []string{"*"}, Resources: []string{"podtemplates"}})
+	}
+	r.Match.Resources = []rule.ResourceMatch{rule.OfWorkloads(excluded)}
 	if r.Pod.Warns {
 		r.FailurePolicy = usher.Ignore
 	}

@@ -113,3 +113,36 @@ func TestPodTemplatesNeedValidations(t *testing.T) {
 		t.Errorf("got %v", problems)
 	}
 }
+
+// TestPodTemplatesOfNamespaces: policies of namespaces do not act on PodTemplates, so that their authors need no
+// rights on these.
+func TestPodTemplatesOfNamespaces(t *testing.T) {
+	t.Parallel()
+	spec := v1alpha1.ObjectPolicySpec{
+		MatchConstraints: admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		}}}},
+		Validations: []v1alpha1.Validation{{Expression: "false"}}, PodTemplates: v1alpha1.PodTemplatesDeny,
+	}
+	write := func(group, kind, resource string) *root.Request {
+		r := &root.Request{Phase: root.Validate, Operation: root.Create, Namespace: "shop", Name: "x"}
+		r.Kind.Group, r.Kind.Version, r.Kind.Kind = group, "v1", kind
+		r.Resource.Group, r.Resource.Version, r.Resource.Resource = group, "v1", resource
+		return r
+	}
+	own := &v1alpha1.ObjectPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"}, Spec: spec}
+	ofNamespace, problems := object.Namespaced(t.Context(), own, object.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	rules := ofNamespace.Rules()
+	pods := rules[len(rules)-1]
+	for _, row := range []struct {
+		request *root.Request
+		want    bool
+	}{{write("", "PodTemplate", "podtemplates"), false}, {write("apps", "Deployment", "deployments"), true}} {
+		if got := pods.Match.Resources[0].Matches(row.request); pods.Pod == nil || got != row.want {
+			t.Errorf("%s: %t, want %t", row.request.Kind.Kind, got, row.want)
+		}
+	}
+}

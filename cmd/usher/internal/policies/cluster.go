@@ -64,6 +64,33 @@ func NoRight(forbidden []Forbidden) string {
 // empty. Kinds that are not served have none. It returns the kinds that the user may not read, and
 // prints to s.Err which policies cannot be decoded. Proofs are not checked.
 func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
+	return fromKinds(func(versions []api.Kind) ([]api.Policy, error) { return listFirst(cmd, s, client, versions, namespace) })
+}
+
+// Readable is FromCluster for all namespaces. Of kinds that the user may not read in all, it returns those
+// in one namespace, if it is not empty and the user may read them there, and prints to s.Err that the
+// others are left out.
+func Readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
+	only := false
+	all, forbidden, err := fromKinds(func(versions []api.Kind) ([]api.Policy, error) {
+		found, err := listFirst(cmd, s, client, versions, "")
+		if !apierrors.IsForbidden(err) || namespace == "" || !versions[0].Namespaced {
+			return found, err
+		}
+		found, inNamespace := listFirst(cmd, s, client, versions, namespace)
+		if apierrors.IsForbidden(inNamespace) {
+			return nil, err
+		}
+		only = true
+		return found, inNamespace
+	})
+	if only && err == nil {
+		cli.Notef(cmd, s, "warning", "you may not list policies in all namespaces: those of other namespaces than %s are left out", namespace)
+	}
+	return all, forbidden, err
+}
+
+func fromKinds(list func(versions []api.Kind) ([]api.Policy, error)) ([]api.Policy, []Forbidden, error) {
 	kinds := api.ForeignKinds()
 	for _, kind := range api.Kinds() {
 		kinds = append(kinds, []api.Kind{kind})
@@ -71,7 +98,7 @@ func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, na
 	var all []api.Policy
 	var forbidden []Forbidden
 	for _, versions := range kinds {
-		found, err := listFirst(cmd, s, client, versions, namespace)
+		found, err := list(versions)
 		switch {
 		case apierrors.IsForbidden(err):
 			forbidden = append(forbidden, Forbidden{versions[0], err})

@@ -1,6 +1,7 @@
 package try
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,7 +67,7 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	if err != nil {
 		return policies.Set{}, nil, err
 	}
-	stored, forbidden, err := policies.FromCluster(cmd, s, clients.Policies, "")
+	stored, forbidden, err := policies.Readable(cmd, s, clients.Policies, cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)))
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--from-cluster: %w", err)
 	}

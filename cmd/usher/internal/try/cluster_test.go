@@ -104,6 +104,51 @@ spec:
 	}
 }
 
+// TestTenants: who may list policies in one namespace asks about these, and learns what is left out.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	const policy = `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"named","namespace":"shop"},"spec":{
+		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["*"],"resources":["configmaps"]}]},
+		"validations":[{"expression":"oldObject != null || object.metadata.name != 'closed'","message":"closed"}]}}`
+	const group = "/apis/usher.dev/v1alpha1/"
+	config := kubeconfig(t, map[string]string{
+		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1":                       `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]}]}`,
+		"/api/v1/namespaces/shop":       `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
+		group + "clusterobjectpolicies": "", group + "objectpolicies": "", group + "policyexemptions": "", group + "namespaces/shop/policyexemptions": "",
+		group + "namespaces/shop/objectpolicies": `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","metadata":{},"items":[` + policy + `]}`,
+	})
+	for _, c := range []struct {
+		reason, command, name, namespace string
+		status                           int
+		want                             []string
+	}{
+		{"explain", "explain", "closed", "shop", 1, []string{"those of other namespaces than shop are left out", "you may not list clusterobjectpolicies.usher.dev, policyexemptions.usher.dev: these are left out"}},
+		{"decide", "decide", "closed", "shop", 1, []string{"those of other namespaces than shop are left out"}},
+		{"exempt", "exempt", "closed", "shop", 0, []string{"those of other namespaces than shop are left out"}},
+		{"nothing refuses it here", "exempt", "open", "shop", 1, []string{"policies that Usher reads from files are not seen here: name these files with -p"}},
+		{"without the namespace", "decide", "closed", "", 2, []string{"no policies of the cluster can be used"}},
+	} {
+		file := filepath.Join(t.TempDir(), "object.yaml")
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"shop"}}`, c.name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{c.command, "-f", file, "--from-cluster", "--kubeconfig", config}
+		if c.namespace != "" {
+			args = append(args, "-n", c.namespace)
+		}
+		if c.command == "exempt" {
+			args = append(args, "--reason", "r", "--owner", "o", "--namespaced")
+		}
+		stderr, status := execute(t, args)
+		for _, want := range c.want {
+			if status != c.status || !strings.Contains(stderr, want) {
+				t.Errorf("%s: status %d, want %d and %q:\n%s", c.reason, status, c.status, want, stderr)
+			}
+		}
+	}
+}
+
 func execute(t *testing.T, args []string) (stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -127,9 +172,21 @@ func emptyCluster(t *testing.T) string {
 		"/api/v1/namespaces/shop/pods/stored": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"stored","namespace":"shop","uid":"e2d1"},"spec":{"restartPolicy":"Never","containers":[]},"status":{"phase":"Running"}}`,
 		"/api/v1/namespaces/shop":             `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
 	}
+	return kubeconfig(t, known)
+}
+
+// kubeconfig returns that of an API server with these answers, an empty one of which is 403; all others
+// are 404.
+func kubeconfig(t *testing.T, known map[string]string) string {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if answer, ok := known[r.URL.Path]; ok {
+		switch answer, ok := known[r.URL.Path]; {
+		case ok && answer == "":
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+			return
+		case ok:
 			fmt.Fprint(w, answer)
 			return
 		}

@@ -53,7 +53,8 @@ With --if-denied it is also for policies that only warn or audit, as if they den
 it is there before they do.
 
 A ClusterPolicyExemption counts for every policy. With --namespaced it is a PolicyExemption,
-for policies with namespaceExemptions: Allow. Who applies it needs the verb exempt on each
+for the ObjectPolicies and OverridePolicies of the namespace, and for policies of the cluster
+with namespaceExemptions: Allow. Who applies it needs the verb exempt on each
 policy that it names.
 
 The exemption of an object that is created is also for its updates. If the name is generated,
@@ -106,7 +107,7 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		x, err := deciding[i].exempt(cmd.Context(), f.exemption)
 		switch {
 		case errors.Is(err, errAllowed):
-			fmt.Fprintf(s.Err, "usher: %s is %v\n", deciding[i].about, err)
+			fmt.Fprintf(s.Err, "usher: %s is %v%s\n", deciding[i].about, err, f.unseen())
 		case errors.Is(err, errNoHelp):
 			failed = true
 			fmt.Fprintf(s.Err, "usher: %s: %v\n", deciding[i].about, err)
@@ -123,6 +124,14 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return cli.ErrNegative
 	}
 	return nil
+}
+
+// unseen says which policies may refuse what those that were read allow.
+func (f *exemptFlags) unseen() string {
+	if !f.fromCluster || len(f.policies) > 0 {
+		return ""
+	}
+	return "; policies that Usher reads from files are not seen here: name these files with -p"
 }
 
 func (f *exemptFlags) validate() error {
