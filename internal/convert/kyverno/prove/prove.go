@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno/interpret"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
@@ -341,83 +340,4 @@ func mutates(policy map[string]any) bool {
 		fields, _ := each.(map[string]any)
 		return fields["mutate"] != nil
 	})
-}
-
-// expect sets what a case expects. The answer of a rule has to be the one that Kyverno gives to this very request: its
-// command says that what no rule is for is as expected, and makes up what a request does not have.
-func (p *prover) expect(c *policytest.Case, only *convert.Foreign, r *result, asked *interpret.Request) error {
-	allowed := r.Result != "fail"
-	switch r.Result {
-	case "pass", "skip", "fail", "warn":
-	default:
-		return fmt.Errorf("it expects %q", r.Result)
-	}
-	c.Expect = &policytest.Expect{Allowed: &allowed}
-	if of := only.Object["apiVersion"]; of != "kyverno.io/v1" && of != "kyverno.io/v2beta1" {
-		return nil
-	}
-	policy, err := p.interpreter(only)
-	if err != nil {
-		return nil
-	}
-	answers, err := policy.Answers(asked)
-	if err != nil {
-		return nil
-	}
-	if len(answers) == 0 {
-		return fmt.Errorf("no rule is for the object, so that it holds whatever it expects")
-	}
-	for name, status := range answers {
-		if (status == interpret.Fail || status == interpret.Error) == allowed && (status == interpret.Error || r.Rule == "" || slices.Contains(versions(strings.TrimPrefix(strings.TrimPrefix(r.Rule, "autogen-cronjob-"), "autogen-")), name)) {
-			return fmt.Errorf("it expects %s, and a webhook of Kyverno would answer %s to this request", r.Result, status)
-		}
-	}
-	return nil
-}
-
-// interpreter returns what answers as Kyverno does.
-func (p *prover) interpreter(of *convert.Foreign) (*interpret.Policy, error) {
-	return interpreterOf(of, p.exceptions)
-}
-
-func interpreterOf(of *convert.Foreign, known []convert.Foreign) (*interpret.Policy, error) {
-	policy, wrong := syntax.Decode(of.Object)
-	if len(wrong) > 0 {
-		return nil, &wrong[0]
-	}
-	var exceptions []*syntax.Exception
-	for i := range known {
-		e, wrong := syntax.DecodeException(known[i].Object)
-		if len(wrong) > 0 {
-			return nil, &wrong[0]
-		}
-		exceptions = append(exceptions, e)
-	}
-	return interpret.Of(policy, exceptions), nil
-}
-
-// expectPatch sets the object that a mutation makes.
-func (p *prover) expectPatch(c *policytest.Case, r *result) error {
-	c.Phase, c.ValidationActions = usher.Mutate, nil
-	allowed := true
-	c.Expect = &policytest.Expect{Allowed: &allowed}
-	file := r.PatchedResource + r.PatchedResources
-	switch {
-	case r.Result == "skip":
-		c.Expect.Unchanged = true
-		return nil
-	case r.Result != "pass" || file == "":
-		return fmt.Errorf("it expects %q of a mutation", r.Result)
-	}
-	objects, err := p.objects(file)
-	if err != nil {
-		return err
-	}
-	for _, o := range objects {
-		if o["kind"] == c.Request.Object["kind"] && text(o, "name") == text(c.Request.Object, "name") {
-			c.Expect.PatchedObject = placed(o, c.Request.Namespace)
-			return nil
-		}
-	}
-	return fmt.Errorf("there is no %s in %s", text(c.Request.Object, "name"), file)
 }

@@ -69,7 +69,7 @@ func (v *values) of(policy, rule, object string) (map[string]any, error) {
 	return all, nil
 }
 
-// request makes the request of a result, with the objects that its values stand for.
+// request makes the request of a result, with the objects that its values represent.
 func (p *prover) request(of *convert.Foreign, r *result, object map[string]any) (*interpret.Request, error) {
 	made, err := p.values.of(of.Ref().Name, r.Rule, text(object, "name"))
 	if err != nil {
@@ -138,7 +138,7 @@ func placed(object map[string]any, namespace string) map[string]any {
 
 var namespaceVariable = regexp.MustCompile(`\{\{\s*request\.(namespace|object\.metadata\.namespace)\s*\}\}`)
 
-// existing returns the ConfigMaps that values stand for. Nothing else that tests make up can be an object.
+// existing returns the ConfigMaps that values represent. Nothing else that tests make up can be an object.
 func existing(of *convert.Foreign, made map[string]any, namespace string) ([]map[string]any, error) {
 	maps.DeleteFunc(made, func(name string, _ any) bool { return !used(of, name) })
 	if len(made) == 0 {
