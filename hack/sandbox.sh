@@ -14,6 +14,8 @@ terminal, with the KUBECONFIG that is printed below:
 The example policies are files. Yours go into the cluster, and have a status:
   kubectl apply -f try/policies/owner.yaml                   # the one of the README, or another
   kubectl get usher -A
+Is Usher healthy? With the URL that it serves, which is printed below, too:
+  curl -k 'URL/readyz?verbose'
 What was decided, as it happens, and what policies say of objects that exist:
   bin/usher watch --server https://127.0.0.1:8445 --ca-file \${KUBECONFIG%/*}/usher/certificates/ca.crt
   bin/usher audit --server https://127.0.0.1:8445 --ca-file \${KUBECONFIG%/*}/usher/certificates/ca.crt

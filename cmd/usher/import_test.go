@@ -19,7 +19,8 @@ func TestImportGatekeeper(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies")
 	args := []string{"import", "gatekeeper", suitesOf + "conditions", "--prove", suitesOf + "conditions", "--out", dir}
 	stdout, stderr, status := execute(t, append(args, "--enforce"))
-	if status != cli.ExitOK || stdout != "" || !strings.HasSuffix(stderr, "1 converted, 0 left out\n5 tests answer as before, 0 differ, 0 cannot be judged\n") {
+	if status != cli.ExitOK || stdout != "" || !strings.HasSuffix(stderr, "1 converted, 0 left out\n5 tests answer as before, 0 differ, 0 cannot be judged\n"+
+		"wrote "+filepath.Join(dir, "conditions.yaml")+"\nwrote "+filepath.Join(dir, "cases", "conditions.yaml")+"\nnext: usher check --strict "+dir+" && usher test "+filepath.Join(dir, "cases")+"\n") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	if stdout, stderr, status := execute(t, []string{"test", dir}); status != cli.ExitOK || !strings.Contains(stdout, "5 passed, 0 failed") {
@@ -119,7 +120,7 @@ func TestImportKyverno(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies")
 	args := []string{"import", "kyverno", "../../examples/kyverno/policies", "--out", dir}
 	stdout, stderr, status := execute(t, args)
-	if status != cli.ExitNegative || stdout != "" || !strings.HasSuffix(stderr, "2 converted, 1 left out\n") || !strings.Contains(stderr, "spec.rules[0]: it generates objects") {
+	if status != cli.ExitNegative || stdout != "" || !strings.Contains(stderr, "2 converted, 1 left out\nwrote ") || !strings.Contains(stderr, "spec.rules[0]: it generates objects") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	if stdout, stderr, status := execute(t, []string{"check", "--strict", dir}); status != cli.ExitOK {

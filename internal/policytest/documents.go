@@ -2,6 +2,7 @@ package policytest
 
 import (
 	"bytes"
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -170,10 +171,19 @@ func decodeStrict(document stdjson.RawMessage, into any) error {
 	for i, err := range strict {
 		if field, ok := errors.AsType[json.FieldError](err); ok {
 			near, _ := compile.NearField(reflect.TypeOf(into), field.FieldPath())
+			near = cmp.Or(otherNames()[field.FieldPath()], near)
 			strict[i] = &fieldError{FieldError: field, near: near}
 		}
 	}
 	return errors.Join(strict...)
+}
+
+// otherNames are fields as other formats have them: of an AdmissionReview, and of responses.
+func otherNames() map[string]string {
+	return map[string]string{
+		"request.userInfo": "user (name, groups, uid, extra)", "expect.message": "messageContains, or messageEquals for all of it",
+		"expect.warning": "warnings", "expect.status": "code",
+	}
 }
 
 // A fieldError is a field that is not known, or stands there twice; near is the name that may be meant.

@@ -19,6 +19,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -75,9 +76,13 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 	return int(written.Load()), err
 }
 
-// withdraw changes a status that says that the policy may be enforced, and reports whether it did.
+// withdraw changes a status that says that the policy may be enforced, or that the exemption is in force, and
+// reports whether it did.
 func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+	if enforced == nil {
+		enforced = meta.FindStatusCondition(status.Conditions, usherv1alpha1.ConditionValid)
+	}
 	if enforced == nil || enforced.Status == metav1.ConditionFalse {
 		return false
 	}

@@ -292,7 +292,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			"a change of a workload of kube-system", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [daemonsets]}]}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/minReadySeconds", value: 30}]'}}]}`),
-			rule.Warning, []string{"the rule changes the spec in", "first: an administrator applies the DaemonSet"},
+			rule.Warning, []string{"the rule changes the spec in", "the first of these samples: an administrator applies the DaemonSet"},
 		},
 	} {
 		t.Run(row.reason, func(t *testing.T) {

@@ -34,7 +34,7 @@ func Problems(findings []Finding) []rule.Problem {
 		first := &some[0]
 		p := rule.Problem{
 			Policy: first.Policy, Severity: rule.Error, Field: key.rule,
-			What: fmt.Sprintf("%s %s: %s, first: %s", verb(key.effect), count(len(some)), topics(some), first.What),
+			What: fmt.Sprintf("%s %s: %s, the first of these samples: %s", verb(key.effect), count(len(some)), topics(some), first.What),
 			Do:   remedy(first.Policy),
 		}
 		switch key.effect {

@@ -1,11 +1,28 @@
 package observe
 
 import (
+	"bytes"
 	"context"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/observe/recent"
 )
+
+// Lines returns decisions as usher watch prints them.
+func Lines(decisions []*recent.Decision) (string, error) {
+	var out bytes.Buffer
+	p := &printer{flags: &watchFlags{}, streams: cli.Streams{Out: &out, Err: &out}}
+	for _, d := range decisions {
+		if err := p.print(item{decision: d}); err != nil {
+			return "", err
+		}
+	}
+	err := p.end()
+	return out.String(), err
+}
 
 // Pages is pages.
 func Pages(ctx context.Context, from dynamic.ResourceInterface, each func(*unstructured.UnstructuredList) error) error {

@@ -24,6 +24,7 @@ type printer struct {
 	palette cli.Palette
 	// replicas is how many replicas there are. If it is one, it is not named.
 	replicas int
+	repeats  repeats
 }
 
 // print prints an item: as JSON or as a line. Losses and notices are for people and, of losses, for
@@ -38,6 +39,15 @@ func (p *printer) print(i item) error {
 	}
 	if i.decision == nil {
 		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %d decisions are lost: they were overwritten before they were read\n", printable.Line(i.replica), i.lost)
+		return err
+	}
+	before := p.repeats
+	again, n := p.repeats.add(p.key(i.decision), i.decision.Time)
+	if again {
+		return p.repeated(n)
+	}
+	ended := printer{streams: p.streams, palette: p.palette, repeats: before}
+	if err := ended.end(); err != nil {
 		return err
 	}
 	text := p.line(i)

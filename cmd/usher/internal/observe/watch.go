@@ -42,6 +42,9 @@ func Watch(s cli.Streams) *cobra.Command {
 		Long: `Watch shows the last decisions of all replicas, then each new one, in the order of time.
 It shows names and never contents: requests, users, policies and their rules.
 
+Decisions that differ in nothing but their times, such as those about a controller that tries
+again, are one line and how many there are; -o json has each.
+
 It finds the replicas in the cluster of the kubeconfig and connects to them as 'kubectl
 port-forward' does, or connects to URLs (--server). Replicas serve decisions with
 --api-address (api.enabled in the chart). A replica is lost or gets ready: watch says so,
@@ -137,7 +140,7 @@ func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
 	}
 	err = newWatcher(f, set, p).run(ctx, all)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil //nolint:nilerr // The user ends it.
+		return p.end() // The user ends it.
 	}
 	return err
 }
@@ -160,7 +163,7 @@ func (f *watchFlags) printLast(ctx context.Context, p *printer, all []*replica.R
 			return err
 		}
 	}
-	return nil
+	return p.end()
 }
 
 // newest returns the last n decisions in the order of time, and what was lost.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,8 +49,17 @@ func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {
 	for _, warning := range e.Warnings {
 		fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "warning:"), below("    ", warning))
 	}
+	told := map[string]bool{}
 	for i := range e.Rules {
-		printExplained(b, &e.Rules[i], p)
+		r := e.Rules[i]
+		// Why an exemption does not apply is told once.
+		r.NotExempt = slices.DeleteFunc(slices.Clone(r.NotExempt), func(x usher.NotExempt) bool {
+			key := x.PolicyRef.String() + strings.Join(x.Why, ";")
+			known := told[key]
+			told[key] = true
+			return known
+		})
+		printExplained(b, &r, p)
 	}
 }
 

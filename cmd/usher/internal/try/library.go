@@ -26,6 +26,8 @@ type libraryFlags struct {
 	limits policies.Limits
 	output cli.OutputFlag
 	color  cli.ColorFlag
+	// summary leaves out the objects.
+	summary bool
 }
 
 // Library returns usher library try.
@@ -50,7 +52,7 @@ The exit status is 0 if nothing would be refused, 1 if something would be, a pol
 a kind cannot be read, and 2 if policies or objects cannot be used.`,
 		Example: `  usher library try pod-security-restricted -f deployment.yaml
   usher library try supply-chain networking -f manifests/ --params 'registries=[registry.acme.example]'
-  usher library try pod-security-baseline --from-cluster
+  usher library try pod-security-baseline --from-cluster --summary
   usher library try supply-chain --from-cluster -n shop -o json | jq '.policies'
   helm template shop chart/ | usher library try reliability -f - --from-cluster`,
 		ValidArgsFunction: f.Complete,
@@ -65,6 +67,7 @@ a kind cannot be read, and 2 if policies or objects cannot be used.`,
 	f.facts.Register(cmd.Flags())
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)
+	cmd.Flags().BoolVar(&f.summary, "summary", false, "print only the table, and not what is said of each object")
 	return cmd
 }
 
@@ -85,6 +88,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 		return err
 	}
 	report := newLibraryReport(chosen, set.Rules)
+	report.summary = f.summary
 	if f.readsObjects() {
 		err = f.tryCluster(cmd, s, set, report)
 	} else {
@@ -174,8 +178,9 @@ type libraryReport struct {
 	Unread    []string         `json:"unread,omitempty"`
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 
-	order map[string]int
-	rules []rule.Rule
+	order   map[string]int
+	summary bool
+	rules   []rule.Rule
 }
 
 type triedObject struct {

@@ -32,7 +32,7 @@ func validateReading(cmd *cobra.Command) error {
 
 // readingFlags are the flags that go with objects of a cluster.
 func readingFlags() []string {
-	return []string{"from-cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color", "policy-timeout"}
+	return []string{"from-cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color", "summary", "policy-timeout"}
 }
 
 var errNoPolicies = errors.New("name packs or policies: 'usher library list' has their names")

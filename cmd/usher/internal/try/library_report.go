@@ -2,6 +2,7 @@ package try
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -133,12 +134,8 @@ func (r *libraryReport) finish(missing []string) {
 
 func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	var b strings.Builder
-	for i := range r.Objects {
-		if r.Objects[i].File == "" && i == maxShown {
-			fmt.Fprintf(&b, "and %s: -o json has all\n", cli.Count(len(r.Objects)-i, "more object", "more objects"))
-			break
-		}
-		r.Objects[i].print(&b, p)
+	if !r.summary {
+		r.printObjects(&b, p)
 	}
 	for _, why := range r.Unread {
 		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), printable.Line(why))
@@ -167,6 +164,39 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	return err
 }
 
+// printObjects prints what is said of each object. Objects of a cluster of which the same is said, such as the pods
+// of a Deployment, are printed once.
+func (r *libraryReport) printObjects(b *strings.Builder, p cli.Palette) {
+	type group struct {
+		first *triedObject
+		n     int
+	}
+	var groups []*group
+	known := map[string]*group{}
+	for i := range r.Objects {
+		o := &r.Objects[i]
+		said, err := json.Marshal([]any{o.Name.APIVersion, o.Name.Kind, o.Name.Namespace, o.Says, o.Changes})
+		key := string(said)
+		if g := known[key]; err == nil && g != nil && o.File == "" {
+			g.n++
+			continue
+		}
+		g := &group{o, 1}
+		groups, known[key] = append(groups, g), g
+	}
+	for i, g := range groups {
+		if g.first.File == "" && i == maxShown {
+			fmt.Fprintf(b, "and %s: -o json has all\n", cli.Count(len(groups)-i, "more group of objects", "more groups of objects"))
+			return
+		}
+		more := ""
+		if g.n > 1 {
+			more = fmt.Sprintf(" and %d more of which the same is said", g.n-1)
+		}
+		g.first.print(b, more, p)
+	}
+}
+
 // maxShown is how many objects of a cluster are shown: the table counts all of them.
 const maxShown = 100
 
@@ -181,14 +211,14 @@ func (r *libraryReport) printNotJudged(b *strings.Builder, p cli.Palette) {
 	}
 }
 
-func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
+func (o *triedObject) print(b *strings.Builder, more string, p cli.Palette) {
 	if len(o.Says) == 0 && len(o.Changes) == 0 {
 		return
 	}
 	if o.File != "" {
 		fmt.Fprintf(b, "%s: ", printable.Line(o.File))
 	}
-	fmt.Fprintln(b, cli.Paint(p.Bold, printable.Line(o.Name.String())))
+	fmt.Fprintln(b, cli.Paint(p.Bold, printable.Line(o.Name.String()))+more)
 	for _, s := range o.Says {
 		word, colour := "would refuse", p.Red
 		switch {

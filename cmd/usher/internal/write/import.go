@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -247,8 +249,11 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*pr
 	if f.report.Value != "" {
 		return f.report.Report(s.Out, report, func() error { return report.print(s.Out) })
 	}
-	if err := report.print(s.Err); err != nil || f.folder != "" {
+	if err := report.print(s.Err); err != nil {
 		return err
+	}
+	if f.folder != "" {
+		return wroteImported(s.Err, f.folder, documents)
 	}
 	for i, d := range documents {
 		if strings.HasPrefix(d.Path, "cases/") {
@@ -262,6 +267,25 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*pr
 		}
 	}
 	return nil
+}
+
+// wroteImported says which files there are, and what to do with them.
+func wroteImported(w io.Writer, folder string, documents []files.File) error {
+	var b strings.Builder
+	cases := false
+	for _, d := range documents {
+		cases = cases || strings.HasPrefix(d.Path, "cases/")
+		fmt.Fprintf(&b, "wrote %s\n", printable.Line(filepath.Join(folder, d.Path)))
+	}
+	if len(documents) > 0 {
+		next := "usher check --strict " + printable.Line(folder)
+		if cases {
+			next += " && usher test " + printable.Line(filepath.Join(folder, "cases"))
+		}
+		fmt.Fprintf(&b, "next: %s\n", next)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // importedFiles returns a file for each policy, and one with the cases of each.
