@@ -14,8 +14,11 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// annotationCategory is the annotation with the category of a policy of Kyverno.
-const annotationCategory = "policies.kyverno.io/category"
+// Annotations of policies of Kyverno.
+const (
+	annotationCategory    = "policies.kyverno.io/category"
+	annotationDescription = "policies.kyverno.io/description"
+)
 
 // descriptionsOf returns the descriptions of policies that have rules or are linked to rules.
 func descriptionsOf(cs []Compiled) map[usher.PolicyRef]*rule.Description {
@@ -55,6 +58,18 @@ func (c *Compiled) Category() string {
 		return ""
 	}
 	return c.Policy.Object.GetAnnotations()[annotationCategory]
+}
+
+// About returns the description of the policy, and URLs of pages about it; empty if it does not say.
+func (c *Compiled) About() (description string, links []string) {
+	if c.Policy.Object == nil {
+		return "", nil
+	}
+	description = c.Policy.Object.GetAnnotations()[annotationDescription]
+	if spec := c.ObjectSpec(); spec != nil {
+		return cmp.Or(spec.Description, description), spec.Links
+	}
+	return description, nil
 }
 
 // Severity returns how serious it is that a rule of the policy fails that does not say so itself;

@@ -236,6 +236,10 @@ func (o *Policy) String() string {
 		for _, action := range b.actions.list() {
 			words = append(words, string(action))
 		}
+		if o.mutate != nil && o.validate == nil {
+			// Actions are those of validations.
+			words = []string{"changes"}
+		}
 		text := strings.Join(words, ", ")
 		if b.name != "" {
 			text = b.name + ": " + text

@@ -30,8 +30,17 @@ type Report struct {
 	Kinds []result.KindStatus `json:"kinds,omitempty"`
 	// NotJudged are the rules that say nothing of objects, although they are for them.
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
+	// Abouts are what policies say about themselves, as far as that is known.
+	Abouts map[usher.PolicyRef]About `json:"-"`
 	// Effect is what policies that are not in force would change; nil if this is no comparison.
 	Effect *Effect `json:"whatIf,omitempty"`
+}
+
+// An About is what the writer of a policy says about it.
+type About struct {
+	Description string
+	// Links are URLs of pages about it.
+	Links []string
 }
 
 // A Result is a result, and where its object comes from.

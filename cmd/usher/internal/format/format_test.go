@@ -70,6 +70,10 @@ func report() *format.Report {
 			{PolicyRef: policy("host"), Summary: result.Summary{Fail: 1, Warn: 1}},
 			{PolicyRef: policy("ingress")},
 		},
+		Abouts: map[usher.PolicyRef]format.About{
+			policy("tags"): {Description: "Images have tags.\nOthers move.", Links: []string{"javascript:alert(1)", "https://kubernetes.io/docs/concepts/containers/images/"}},
+			policy("host"): {Description: "Pods stay off the network of the node."},
+		},
 		NotJudged: []judge.Unjudged{{Policy: policy("host"), Rule: "spec.validations[1]", Reason: "it reads the user of the request"}},
 		Summary:   result.Summary{Fail: 2, Warn: 1, Error: 2, Skip: 1, Pass: 4},
 	}

@@ -48,6 +48,7 @@ type (
 		ShortDescription sarifText      `json:"shortDescription"`
 		FullDescription  sarifText      `json:"fullDescription"`
 		Help             sarifText      `json:"help"`
+		HelpURI          string         `json:"helpUri,omitempty"`
 		Configuration    sarifLevel     `json:"defaultConfiguration"`
 		Properties       map[string]any `json:"properties,omitempty"`
 	}
@@ -124,7 +125,7 @@ func SARIF(w io.Writer, r *Report, version string) error {
 	}
 	for _, one := range mostSerious(run, r.Results, func(a, b Result) int { return cmp.Compare(rank(a.Status), rank(b.Status)) }) {
 		id := ruleID(&one)
-		run.add(sarifResultOf(&one, id), func() sarifRule { return sarifRuleOf(id, &one) })
+		run.add(sarifResultOf(&one, id), func() sarifRule { return sarifRuleOf(id, &one, r.Abouts[one.Policy]) })
 	}
 	return run.encode(w)
 }
@@ -182,7 +183,7 @@ func ruleID(r *Result) string {
 	return printable.Line(strings.Join(slices.DeleteFunc([]string{r.Policy.Kind, r.Policy.Namespace, r.Policy.Name, cmp.Or(r.Validation, r.Rule)}, func(s string) bool { return s == "" }), "/"))
 }
 
-func sarifRuleOf(id string, r *Result) sarifRule {
+func sarifRuleOf(id string, r *Result, policy About) sarifRule {
 	help := "Change the object so that it complies, or write an exemption with usher exempt."
 	if r.Policy == (usher.PolicyRef{}) {
 		help = "Usher could not judge these objects: the message says why."
@@ -196,6 +197,13 @@ func sarifRuleOf(id string, r *Result) sarifRule {
 		Configuration:    sarifLevel{severityLevel(r.Severity)},
 		Properties:       map[string]any{},
 	}
+	if policy.Description != "" {
+		about.FullDescription = sarifText{printable.Words(policy.Description)}
+	}
+	if links := slices.DeleteFunc(slices.Clone(policy.Links), func(link string) bool { return !isLink(link) }); len(links) > 0 {
+		about.HelpURI = links[0]
+		about.Help.Text += " See " + strings.Join(links, ", ") + "."
+	}
 	if r.Severity != "" {
 		about.Properties["severity"] = printable.Line(string(r.Severity))
 	}
@@ -204,6 +212,12 @@ func sarifRuleOf(id string, r *Result) sarifRule {
 		about.Properties["tags"] = []string{printable.Line(r.Category)}
 	}
 	return about
+}
+
+// isLink reports whether a text is the URL of a page.
+func isLink(text string) bool {
+	parsed, err := url.Parse(text)
+	return err == nil && (parsed.Scheme == "https" || parsed.Scheme == "http") && parsed.Host != "" && printable.Line(text) == text
 }
 
 func sarifResultOf(r *Result, id string) sarifResult {

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -68,6 +69,8 @@ type scan struct {
 	changed []usher.PolicyRef
 	// named reports whether a policy is one of those of --what-if.
 	named func(usher.PolicyRef) bool
+	// abouts are what policies say about themselves.
+	abouts map[usher.PolicyRef]format.About
 	// selected are the policies to show; nil for all.
 	selected func(usher.PolicyRef) bool
 
@@ -111,12 +114,25 @@ func (d *side) in(versions judge.Versions) {
 
 func newScan(inForce policies.Set, whatIf *policies.Set, o judge.Options) *scan {
 	sc := &scan{timeout: inForce.Timeout(), inForce: newSide(judge.New(compile.Order(inForce.Compiled()), o), inForce.Deciding())}
+	sc.abouts = aboutsOf(inForce.Compiled())
 	if whatIf != nil {
+		maps.Copy(sc.abouts, aboutsOf(whatIf.Compiled()))
 		changed, refs := sc.inForce.judge.Update(compile.Order(whatIf.Compiled()))
 		sc.whatIf, sc.changed = newSide(changed, whatIf.Deciding()), refs
 		sc.named = whatIf.FromFile
 	}
 	return sc
+}
+
+// aboutsOf returns what policies say about themselves.
+func aboutsOf(all []compile.Compiled) map[usher.PolicyRef]format.About {
+	abouts := map[usher.PolicyRef]format.About{}
+	for i := range all {
+		if description, links := all[i].About(); description != "" || len(links) > 0 {
+			abouts[all[i].Ref] = format.About{Description: description, Links: links}
+		}
+	}
+	return abouts
 }
 
 // only selects the policies with a name, which can be NAMESPACE/NAME. It reports whether there is
@@ -223,7 +239,7 @@ func (d *side) count(ref usher.PolicyRef, status result.Status, n int) {
 
 // report returns the results of the scan: of a comparison, those that are new.
 func (sc *scan) report() *format.Report {
-	r := &format.Report{Objects: sc.objects, Results: []format.Result{}, Policies: []format.Policy{}}
+	r := &format.Report{Objects: sc.objects, Results: []format.Result{}, Policies: []format.Policy{}, Abouts: sc.abouts}
 	for _, k := range sc.kinds {
 		r.Kinds = append(r.Kinds, k.Status())
 	}

@@ -16,7 +16,12 @@ const maxText = 160
 // printExpression prints an expression of a policy, and its parts indented below it.
 func printExpression(b *strings.Builder, e *rule.Expression, p cli.Palette) {
 	const indent = "        "
-	fmt.Fprintf(b, "%s%s: %s → %s\n", indent, cli.Paint(p.Faint, fieldText(e)), printable.CutRunes(e.Text, maxText), expressionValue(e, p))
+	fmt.Fprintf(b, "%s%s: %s", indent, cli.Paint(p.Faint, fieldText(e)), printable.CutRunes(e.Text, maxText))
+	if e.Error != "" || e.Value != nil || !strings.HasPrefix(e.Field, "spec.mutations[") {
+		// What an expression makes of Object{} has no value of its own: the patch shows it.
+		fmt.Fprintf(b, " → %s", expressionValue(e, p))
+	}
+	b.WriteByte('\n')
 	printParts(b, e, indent, p)
 }
 
