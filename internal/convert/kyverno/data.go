@@ -22,6 +22,8 @@ type source struct {
 	*judge
 
 	e *syntax.Entry
+	// inline says that what is read of the data is no variable of the policy, since it depends on an element.
+	inline bool
 }
 
 // add adds data to the piece, and returns its value.
@@ -123,7 +125,7 @@ func (j source) apiCall() (expression.Value, error) {
 			return v, placed(field+".default", err)
 		}
 	}
-	if v.IsShort() {
+	if v.IsShort() || j.inline {
 		return v, nil
 	}
 	return j.named(e.Name, v), nil

@@ -117,6 +117,22 @@ func lastName(text string) string {
 func (j *judge) elementContext(entries []syntax.Entry) error {
 	for n := range entries {
 		e := &entries[n]
+		if call := e.APICall; call != nil && !strings.Contains(call.URLPath, "element") {
+			v, err := source{judge: j, e: e, inline: true}.apiCall()
+			if err != nil {
+				return err
+			}
+			j.scope = j.scope.With(e.Name, v)
+			continue
+		}
+		if m := e.ConfigMap; m != nil && !strings.Contains(m.Name+m.Namespace, "element") {
+			v, err := source{judge: j, e: e, inline: true}.configMap()
+			if err != nil {
+				return err
+			}
+			j.scope = j.scope.With(e.Name, v)
+			continue
+		}
 		if e.Variable == nil {
 			return refuse(e.Field, "data that depends on an element of a list is not read", "read all objects with data.list, and select those of the element")
 		}
@@ -142,9 +158,9 @@ func (j *judge) context(entries []syntax.Entry) {
 				v = j.named(e.Name, v)
 			}
 		case e.ConfigMap != nil:
-			v, err = source{j, e}.configMap()
+			v, err = source{judge: j, e: e}.configMap()
 		case e.APICall != nil:
-			v, err = source{j, e}.apiCall()
+			v, err = source{judge: j, e: e}.apiCall()
 		case e.ImageRegistry != nil:
 			err = refuse(e.Field+".imageRegistry", "it asks a registry", "check images where they are built")
 		default:

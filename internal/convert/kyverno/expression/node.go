@@ -43,11 +43,7 @@ func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
 	case jmespath.And:
 		return t.both(n, on)
 	case jmespath.Not:
-		v, err := t.node(n.Args[0], on)
-		if err != nil {
-			return v, err
-		}
-		return negated(v)
+		return t.not(n, on)
 	case jmespath.Compare:
 		return t.compare(n, on)
 	case jmespath.Call:
@@ -55,18 +51,11 @@ func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
 	case jmespath.List:
 		return t.list(n, on)
 	case jmespath.Text:
-		v, err := t.node(n.Args[0], t.top())
-		if err != nil {
-			return v, err
-		}
-		if v.root != nil || v.CanBeNull() {
-			return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
-		}
-		*t.fails = *t.fails || v.CanFail()
-		v, err = textOf(v)
-		return v, err
+		return t.text(n)
 	case jmespath.Key:
 		return t.key(n, on)
+	case jmespath.Outer:
+		return t.outer(n)
 	case jmespath.Map, jmespath.Reference:
 	}
 	return Value{}, refuse(writeIt, "maps that expressions make, such as {a: b}, are not imported")
@@ -100,6 +89,40 @@ func (t *translation) field(name string, on Value) (Value, error) {
 	default:
 		return Value{}, refuse("check the path", "%s is read of something that has no fields", name)
 	}
+}
+
+// text writes a variable in quotes, which is read where the expression is evaluated.
+func (t *translation) text(n *jmespath.Node) (Value, error) {
+	v, err := t.node(n.Args[0], t.top())
+	if err != nil {
+		return v, err
+	}
+	if v.root != nil || v.CanBeNull() {
+		return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
+	}
+	*t.fails = *t.fails || v.CanFail()
+	return textOf(v)
+}
+
+// outer writes a variable in backquotes, which is read where the expression is evaluated.
+func (t *translation) outer(n *jmespath.Node) (Value, error) {
+	v, err := t.node(n.Args[0], t.top())
+	if err != nil {
+		return v, err
+	}
+	if v.root != nil || v.CanBeNull() || v.Type.Kind == Text || v.Type.Kind == Any {
+		return v, refuse(writeIt, "a variable in backquotes that may be a text or null is not imported")
+	}
+	*t.fails = *t.fails || v.CanFail()
+	return fresh(v.Text, v.binds, v.Type), nil
+}
+
+func (t *translation) not(n *jmespath.Node, on Value) (Value, error) {
+	v, err := t.node(n.Args[0], on)
+	if err != nil {
+		return v, err
+	}
+	return negated(v)
 }
 
 // key selects a key of a map that is read.

@@ -52,6 +52,8 @@ const (
 	Text
 	// Key selects the key of a map that is such a text: Args[0].
 	Key
+	// Outer is the value that Args[0] has there: a variable in backquotes, whose value is JSON.
+	Outer
 )
 
 // A Node is an expression.

@@ -22,7 +22,7 @@ func form(n *jmespath.Node) string {
 		jmespath.Sub: "sub", jmespath.Pipe: "pipe", jmespath.Project: "each", jmespath.ProjectValues: "values", jmespath.Filter: "filter",
 		jmespath.Flatten: "flatten", jmespath.Or: "or", jmespath.And: "and", jmespath.Not: "not", jmespath.Compare: n.Text, jmespath.Call: n.Text,
 		jmespath.Reference: "&", jmespath.List: "list", jmespath.Map: "map",
-		jmespath.Text: "text", jmespath.Key: "key",
+		jmespath.Text: "text", jmespath.Key: "key", jmespath.Outer: "outer",
 	}
 	switch n.Op {
 	case jmespath.Current:
@@ -77,6 +77,7 @@ func TestParse(t *testing.T) {
 		"a | [0] | b":                    "pipe(pipe(a, sub(@, [0])), b)",
 		"a[?b == '\x01c.d || ''\x02']":   "filter(a, @, ==(b, text(or(sub(c, d), \"\"))))",
 		"a.\"\x01b\x02\".c":              "sub(sub(a, key(b)), c)",
+		"a[?f(b, `\x01c\x02`)]":          "filter(a, @, f(b, outer(c)))",
 		"*.a":                            "values(@, a)",
 		"[]":                             "each(flatten(@), @)",
 	} {

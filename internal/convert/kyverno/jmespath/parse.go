@@ -60,6 +60,9 @@ func (p *parser) first() (*Node, error) {
 	switch t.kind {
 	case literal:
 		if text, ok := t.value.(string); ok && strings.HasPrefix(text, Begin) {
+			if t.text[0] == '`' {
+				return p.inner(Outer, text)
+			}
 			return p.inner(Text, text)
 		}
 		return &Node{Op: Literal, Value: t.value}, nil

@@ -163,6 +163,10 @@ func (t *token) quoted(text string) (int, error) {
 		t.kind, t.value = literal, strings.ReplaceAll(inside, `\'`, `'`)
 	case '`':
 		t.kind = literal
+		if strings.HasPrefix(inside, Begin) {
+			t.value = inside
+			break
+		}
 		if err := json.Unmarshal([]byte(strings.ReplaceAll(inside, "\\`", "`")), &t.value); err != nil {
 			return 0, lexical("no JSON in backquotes: " + err.Error())
 		}

@@ -69,7 +69,7 @@ func flattened(text string, replace func(inner string, begin, end int) bool) str
 	for range 20 {
 		changed := false
 		for _, at := range variable.FindAllStringIndex(text, -1) {
-			if at[0] == 0 || at[1] == len(text) || text[at[0]-1] != text[at[1]] || text[at[1]] != '\'' && text[at[1]] != '"' {
+			if at[0] == 0 || at[1] == len(text) || text[at[0]-1] != text[at[1]] || !strings.ContainsRune("'\"`", rune(text[at[1]])) {
 				continue
 			}
 			inner := text[:at[0]] + "\x01" + strings.TrimSpace(text[at[0]+2:at[1]-2]) + "\x02" + text[at[1]:]
