@@ -50,12 +50,8 @@ func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
 		return t.call(n, on)
 	case jmespath.List:
 		return t.list(n, on)
-	case jmespath.Text:
-		return t.text(n)
-	case jmespath.Key:
-		return t.key(n, on)
-	case jmespath.Outer:
-		return t.outer(n)
+	case jmespath.Text, jmespath.Key, jmespath.Outer:
+		return t.quoted(n, on)
 	case jmespath.Map, jmespath.Reference:
 	}
 	return Value{}, refuse(writeIt, "maps that expressions make, such as {a: b}, are not imported")
@@ -91,58 +87,12 @@ func (t *translation) field(name string, on Value) (Value, error) {
 	}
 }
 
-// text writes a variable in quotes, which is read where the expression is evaluated.
-func (t *translation) text(n *jmespath.Node) (Value, error) {
-	v, err := t.node(n.Args[0], t.top())
-	if err != nil {
-		return v, err
-	}
-	if v.root != nil || v.CanBeNull() {
-		return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
-	}
-	*t.fails = *t.fails || v.CanFail()
-	return textOf(v)
-}
-
-// outer writes a variable in backquotes, which is read where the expression is evaluated.
-func (t *translation) outer(n *jmespath.Node) (Value, error) {
-	v, err := t.node(n.Args[0], t.top())
-	if err != nil {
-		return v, err
-	}
-	if v.root != nil || v.CanBeNull() || v.Type.Kind == Text || v.Type.Kind == Any {
-		return v, refuse(writeIt, "a variable in backquotes that may be a text or null is not imported")
-	}
-	*t.fails = *t.fails || v.CanFail()
-	return fresh(v.Text, v.binds, v.Type), nil
-}
-
 func (t *translation) not(n *jmespath.Node, on Value) (Value, error) {
 	v, err := t.node(n.Args[0], on)
 	if err != nil {
 		return v, err
 	}
 	return negated(v)
-}
-
-// key selects a key of a map that is read.
-func (t *translation) key(n *jmespath.Node, on Value) (Value, error) {
-	key, err := t.node(&jmespath.Node{Op: jmespath.Text, Args: n.Args}, on)
-	if err != nil {
-		return key, err
-	}
-	if on.root != nil || on.Type.Kind != Map && on.Type.Kind != Any || on.Type.part == object {
-		return key, refuse(writeIt, "a key of such a map that is a variable is not imported")
-	}
-	v := Value{Type: on.Type.Item(), binds: postfix, Text: on.in(postfix) + "[" + key.Text + "]", absent: missing}
-	v.option = on.in(postfix) + "[?" + key.Text + "]"
-	if on.option != "" {
-		v.option, v.absent, v.guard = on.option+"[?"+key.Text+"]", on.absent, on.guard
-		if on.absent == null {
-			v.absent, v.guard = mixed, on.NotNull()
-		}
-	}
-	return v, nil
 }
 
 // sub writes what comes after a dot, a bracket or |.

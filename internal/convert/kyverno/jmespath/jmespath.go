@@ -80,7 +80,7 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at character %d", e.What, e.Offset+1) }
 
-// Begin and End stand for the braces of a variable that is all of a quoted text.
+// Begin and End replace the braces of a variable that is all of a quoted text.
 const (
 	Begin = "\x01"
 	End   = "\x02"

@@ -59,13 +59,7 @@ func (p *parser) first() (*Node, error) {
 	t := p.take()
 	switch t.kind {
 	case literal:
-		if text, ok := t.value.(string); ok && strings.HasPrefix(text, Begin) {
-			if t.text[0] == '`' {
-				return p.inner(Outer, text)
-			}
-			return p.inner(Text, text)
-		}
-		return &Node{Op: Literal, Value: t.value}, nil
+		return p.literal(t)
 	case name, quotedName:
 		if strings.HasPrefix(t.text, Begin) {
 			return p.inner(Key, t.text)
@@ -118,6 +112,18 @@ func (p *parser) bracketed() (*Node, error) {
 		return p.projected(Project, &Node{Op: Current}, star.power())
 	}
 	return p.list()
+}
+
+// literal parses a constant, or a variable in its place.
+func (p *parser) literal(t token) (*Node, error) {
+	text, ok := t.value.(string)
+	switch {
+	case !ok || !strings.HasPrefix(text, Begin):
+		return &Node{Op: Literal, Value: t.value}, nil
+	case t.text[0] == '`':
+		return p.inner(Outer, text)
+	}
+	return p.inner(Text, text)
 }
 
 // inner parses a variable in quotes.
