@@ -23,6 +23,9 @@ type fit struct {
 
 // fits returns a term that holds if a value fits that is there, and that is no list.
 func (l leaf) fits(at string, of kind.Type) (term, error) {
+	if l.long {
+		return no, errors.New("it is too long")
+	}
 	if l.alternatives == nil {
 		f := l.scalar(at)
 		f.isNull = l.absent()

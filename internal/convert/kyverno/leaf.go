@@ -16,6 +16,8 @@ type leaf struct {
 	alternatives [][]comparison
 	// value is the pattern if it is no text.
 	value any
+	// long says that the pattern is longer than anyone writes; then it has no alternatives.
+	long bool
 }
 
 // A comparison compares a value with an operand, as a duration, a quantity or a text with wildcards.
@@ -30,17 +32,31 @@ var (
 	outside = regexp.MustCompile(`^([-|\+]?\d+(?:\.\d+)?[A-Za-z]*)!-([-|\+]?\d+(?:\.\d+)?[A-Za-z]*)$`)
 )
 
+// Limits of the pattern of a scalar. Each range that a value has to be outside of doubles the alternatives.
+const (
+	longestText      = 4096
+	mostAlternatives = 64
+)
+
 // leafOf parses a pattern of a scalar.
 func leafOf(scalar any) leaf {
 	text, ok := scalar.(string)
 	if !ok {
 		return leaf{value: scalar}
 	}
-	l := leaf{text: text}
+	l := leaf{text: text, long: len(text) > longestText}
+	if l.long {
+		l.alternatives = [][]comparison{{comparisonOf("==", "")}}
+		return l
+	}
 	for alternative := range strings.SplitSeq(text, "|") {
 		sets := [][]comparison{nil}
 		for condition := range strings.SplitSeq(strings.Trim(alternative, " "), "&") {
 			sets = times(sets, parsed(strings.Trim(condition, " ")))
+			if len(sets) > mostAlternatives {
+				l.long = true
+				return l
+			}
 		}
 		l.alternatives = append(l.alternatives, sets...)
 	}

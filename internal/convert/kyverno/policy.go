@@ -2,6 +2,7 @@ package kyverno
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
@@ -134,7 +136,7 @@ func (c *conversion) assemble(pieces []*piece) {
 	for n, p := range pieces {
 		name := c.p.Name
 		if len(pieces) > 1 {
-			name += "-" + p.name
+			name = unused(name+"-"+p.name, c.i.To)
 			if n == 1 {
 				c.note("spec.rules", "rules that are not for the same requests, or that have other actions, are policies of their own", "")
 			}
@@ -152,6 +154,14 @@ func (c *conversion) assemble(pieces []*piece) {
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterObjectPolicySpec{ObjectPolicySpec: spec},
 		})
 	}
+}
+
+// unused returns a name that no policy has.
+func unused(name string, policies []api.Object) string {
+	for base, n := name, 2; slices.ContainsFunc(policies, func(o api.Object) bool { return o.GetName() == name }); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	return name
 }
 
 func (c *conversion) namespace() string {
