@@ -127,7 +127,8 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return err
 	}
 	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]proof.Row, error) {
-		return f.proofs(ctx, cmd, s, o)
+		rows, err := f.proofs(ctx, cmd, s, o)
+		return append(rows, f.untested(ctx, imports, rows, found, o)...), err
 	})
 	if err != nil {
 		return err
@@ -165,6 +166,21 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 		return nil, fmt.Errorf("no tests in %s: expected objects of the kind %s", strings.Join(f.tests, ", "), f.test)
 	}
 	return rows, nil
+}
+
+// untested proves the policies that no test has judged.
+func (f *importFlags) untested(ctx context.Context, imports []convert.Import, rows []proof.Row, found []convert.Foreign, o convert.Options) []proof.Row {
+	var more []proof.Row
+	if f.generated == nil || len(f.tests) == 0 {
+		return nil
+	}
+	for i, own := range testsOf(imports, rows) {
+		judged := slices.ContainsFunc(own, func(r *proof.Row) bool { return r.Outcome != proof.Unjudged })
+		if !judged && len(imports[i].To) > 0 && ctx.Err() == nil {
+			more = append(more, f.generated(ctx, &imports[i], found, o)...)
+		}
+	}
+	return more
 }
 
 // mostTogether is how much the files that tests name may have together, in bytes.

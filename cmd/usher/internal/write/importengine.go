@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/gatekeeper"
 	"github.com/usher-dev/usher/internal/convert/kyverno"
+	"github.com/usher-dev/usher/internal/convert/kyverno/prove"
 	"github.com/usher-dev/usher/internal/convert/proof"
 )
 
@@ -21,6 +23,16 @@ type engine struct {
 	test       string
 	policies   func(ctx context.Context, objects []convert.Foreign, o convert.Options) []convert.Import
 	prove      func(ctx context.Context, of *convert.Foreign, read proof.Read, o convert.Options) []proof.Row
+	// generated proves a policy without tests; nil if nothing does.
+	generated func(ctx context.Context, i *convert.Import, found []convert.Foreign, o convert.Options) []proof.Row
+}
+
+// proveOptions are those of proofs of Kyverno's policies.
+func proveOptions(o convert.Options) prove.Options {
+	return prove.Options{Kinds: o.Kinds, Limits: o.Limits, Convert: func(ctx context.Context, objects []convert.Foreign) []convert.Import {
+		o.Enforce = true
+		return kyverno.Policies(ctx, objects, o)
+	}}
 }
 
 // importGatekeeper returns usher import gatekeeper.
@@ -59,7 +71,16 @@ and 2 if a file cannot be read or written.`,
 
 // importKyverno returns usher import kyverno.
 func importKyverno(s cli.Streams) *cobra.Command {
-	f := importFlags{engine: engine{name: "Kyverno", is: kyverno.Is, policies: kyverno.Policies}}
+	f := importFlags{engine: engine{
+		name: "Kyverno", is: kyverno.Is, isTest: prove.IsTest, test: "Test", policies: kyverno.Policies,
+		prove: func(ctx context.Context, of *convert.Foreign, read proof.Read, o convert.Options) []proof.Row {
+			return prove.Tests(ctx, of, read, proveOptions(o))
+		},
+		generated: func(ctx context.Context, i *convert.Import, found []convert.Foreign, o convert.Options) []proof.Row {
+			exceptions := slices.DeleteFunc(slices.Clone(found), func(f convert.Foreign) bool { return f.Ref().Kind != "PolicyException" })
+			return prove.Generated(ctx, i, exceptions, proveOptions(o))
+		},
+	}}
 	cmd := &cobra.Command{
 		Use:   "kyverno PATH...",
 		Short: "Make object policies of Kyverno's policies",
@@ -73,8 +94,12 @@ Nothing that is imported denies: where a policy enforces, the binding warns, unl
 is set. The outcome for each policy goes to the standard error, and with --report to the
 standard output in place of the policies.
 
-The exit status is 0 if all is converted, 1 if something was left out, and 2 if a file cannot
-be read or written.`,
+With --prove the tests of Kyverno's command in files and folders run on what their policies
+become, and policies without tests answer requests that are made of what they mention, as
+they did. Tests are written as cases of 'usher test' as well, into the folder cases of --out.
+
+The exit status is 0 if all is converted, 1 if something was left out or a test differs, and
+2 if a file cannot be read or written.`,
 		Example: `  usher import kyverno policies/ --out usher/
   usher import kyverno --report text policies/
   kubectl get clusterpolicies,policies,policyexceptions -A -o yaml | usher import kyverno - --out usher/`,
