@@ -79,11 +79,13 @@ type importFlags struct {
 	strict         bool
 	report         cli.OutputFlag
 	limits         policies.Limits
+	cluster        clusterSource
 }
 
 func (f *importFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	policies.RegisterFlag(flags, &f.paths, "; the same as PATH")
+	f.cluster.register(flags)
 	flags.StringVar(&f.folder, "out", "", "folder to write the files to, one policy a file (default: print them)")
 	_ = cmd.MarkFlagDirname("out")
 	flags.BoolVar(&f.force, "force", false, "with --out, overwrite files that exist")
@@ -99,21 +101,13 @@ func (f *importFlags) register(cmd *cobra.Command) {
 }
 
 func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
-	paths := slices.Concat(f.paths, args)
-	if len(paths) == 0 {
-		return cli.NoPaths(cmd, "policies")
-	}
 	limits, err := f.limits.Limits()
 	if err != nil {
 		return err
 	}
-	inputs, err := objects.Read(cmd, s, paths)
+	found, others, err := f.read(cmd, s, slices.Concat(f.paths, args))
 	if err != nil {
 		return err
-	}
-	found, others := foreign(inputs, f.is)
-	if len(found) == 0 {
-		return fmt.Errorf("no objects of %s in %s", f.name, strings.Join(paths, ", "))
 	}
 	defined, err := kind.Defined(others)
 	if err != nil {
@@ -142,6 +136,34 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return cli.ErrNegative
 	}
 	return nil
+}
+
+// read returns the objects of the other engine, and the other ones, of files or of a cluster.
+func (f *importFlags) read(cmd *cobra.Command, s cli.Streams, paths []string) (found []convert.Foreign, others []map[string]any, err error) {
+	of := strings.Join(paths, ", ")
+	switch {
+	case f.cluster.enabled && len(paths) > 0:
+		return nil, nil, &cli.UsageError{Command: cmd.CommandPath(), Err: errors.New("--from-cluster and files exclude each other")}
+	case !f.cluster.enabled && f.cluster.kubeconfig+f.cluster.context != "":
+		return nil, nil, &cli.UsageError{Command: cmd.CommandPath(), Err: errors.New("--kubeconfig and --context are for --from-cluster")}
+	case f.cluster.enabled:
+		of = "the cluster"
+		if found, others, err = f.cluster.read(cmd.Context(), f.is); err != nil {
+			return nil, nil, err
+		}
+	case len(paths) == 0:
+		return nil, nil, cli.NoPaths(cmd, "policies")
+	default:
+		inputs, err := objects.Read(cmd, s, paths)
+		if err != nil {
+			return nil, nil, err
+		}
+		found, others = foreign(inputs, f.is)
+	}
+	if len(found) == 0 {
+		return nil, nil, fmt.Errorf("no objects of %s in %s", f.name, of)
+	}
+	return found, others, nil
 }
 
 // proofs runs the tests of the other engine.

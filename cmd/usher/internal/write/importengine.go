@@ -61,7 +61,7 @@ and 2 if a file cannot be read or written.`,
 		Example: `  usher import gatekeeper library/ --out usher/
   usher import gatekeeper library/ --prove library/ --out usher/
   usher import gatekeeper --report json library/
-  kubectl get constrainttemplates,constraints -o yaml | usher import gatekeeper - --out usher/`,
+  usher import gatekeeper --from-cluster --out usher/`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
@@ -84,8 +84,8 @@ func importKyverno(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kyverno PATH...",
 		Short: "Make object policies of Kyverno's policies",
-		Long: `Kyverno makes a ClusterObjectPolicy of each ClusterPolicy among files and folders, and an
-ObjectPolicy of each Policy. Objects for which a PolicyException is are excluded. A policy is
+		Long: `Kyverno makes a ClusterObjectPolicy of each ClusterPolicy, ValidatingPolicy and MutatingPolicy
+among files and folders, and an ObjectPolicy of those of a namespace. Objects for which a PolicyException is are excluded. A policy is
 converted wholly, or left out with the reasons: rules that generate objects, verify images or
 change other objects than that of the request are. Rules that are not for the same requests
 become policies of their own.
@@ -102,7 +102,7 @@ The exit status is 0 if all is converted, 1 if something was left out or a test 
 2 if a file cannot be read or written.`,
 		Example: `  usher import kyverno policies/ --out usher/
   usher import kyverno --report text policies/
-  kubectl get clusterpolicies,policies,policyexceptions -A -o yaml | usher import kyverno - --out usher/`,
+  usher import kyverno --from-cluster --out usher/`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
