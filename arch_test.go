@@ -134,7 +134,7 @@ var mayImport = []struct {
 	{"internal/convert/kyverno/interpret", []string{"internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax"}},
 	{"internal/convert/kyverno/prove", []string{".", "internal/convert", "internal/convert/proof", "internal/convert/kyverno/interpret", "internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	{"internal/convert/kyverno/syntax", nil},
-	{"internal/convert/kyverno", []string{".", "api/...", "internal/convert", "internal/convert/kyverno/celkinds", "internal/convert/kyverno/expression", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
+	{"internal/convert/kyverno", []string{".", "api/...", "internal/convert", "internal/convert/kyverno/expression", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	{"internal/convert/kyverno/celkinds", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},

@@ -13,7 +13,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
-	"github.com/usher-dev/usher/internal/convert/kyverno/celkinds"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
 	"github.com/usher-dev/usher/internal/stall"
 )
@@ -28,7 +27,7 @@ type Options = convert.Options
 func Is(object map[string]any) bool {
 	version, _ := object["apiVersion"].(string)
 	of := schema.FromAPIVersionAndKind(version, "")
-	return of.Group == group && object["kind"] != "UpdateRequest" || celkinds.Is(object)
+	return of.Group == group && object["kind"] != "UpdateRequest"
 }
 
 // Policies converts each policy among the objects. What is not converted is left out by name.
@@ -42,13 +41,8 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 		i.Leave(f, field, what, do)
 		all = append(all, i)
 	}
-	var inCEL []convert.Foreign
 	for n := range objects {
 		f := &objects[n]
-		if celkinds.Is(f.Object) {
-			inCEL = append(inCEL, *f)
-			continue
-		}
 		switch of := f.Ref(); of.Kind {
 		case "ClusterPolicy", "Policy":
 			if other := seen[of]; other == nil {
@@ -72,7 +66,7 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 		stall.Of(ctx).At(f.Ref().String())
 		all = append(all, policy(ctx, f, exceptions, o))
 	}
-	return append(all, celkinds.Policies(ctx, inCEL, celkinds.Options(o))...)
+	return all
 }
 
 // insteadOf says what to do instead of importing an object.

@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/internal/convert/gatekeeper"
 	"github.com/usher-dev/usher/internal/convert/kyverno"
 	"github.com/usher-dev/usher/internal/convert/kyverno/prove"
+	"github.com/usher-dev/usher/internal/convert/kyverno/celkinds"
 	"github.com/usher-dev/usher/internal/convert/proof"
 )
 
@@ -69,10 +70,26 @@ and 2 if a file cannot be read or written.`,
 	return cmd
 }
 
+// isKyverno reports whether an object is a policy of Kyverno, in patterns or in CEL.
+func isKyverno(object map[string]any) bool { return kyverno.Is(object) || celkinds.Is(object) }
+
+// kyvernoPolicies converts the policies of Kyverno, those in CEL last.
+func kyvernoPolicies(ctx context.Context, all []convert.Foreign, o convert.Options) []convert.Import {
+	var inPatterns, inCEL []convert.Foreign
+	for _, f := range all {
+		if celkinds.Is(f.Object) {
+			inCEL = append(inCEL, f)
+		} else {
+			inPatterns = append(inPatterns, f)
+		}
+	}
+	return append(kyverno.Policies(ctx, inPatterns, o), celkinds.Policies(ctx, inCEL, celkinds.Options(o))...)
+}
+
 // importKyverno returns usher import kyverno.
 func importKyverno(s cli.Streams) *cobra.Command {
 	f := importFlags{engine: engine{
-		name: "Kyverno", is: kyverno.Is, isTest: prove.IsTest, test: "Test", policies: kyverno.Policies,
+		name: "Kyverno", is: isKyverno, isTest: prove.IsTest, test: "Test", policies: kyvernoPolicies,
 		prove: func(ctx context.Context, of *convert.Foreign, read proof.Read, o convert.Options) []proof.Row {
 			return prove.Tests(ctx, of, read, proveOptions(o))
 		},
