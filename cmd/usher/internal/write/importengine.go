@@ -10,8 +10,8 @@ import (
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/gatekeeper"
 	"github.com/usher-dev/usher/internal/convert/kyverno"
-	"github.com/usher-dev/usher/internal/convert/kyverno/prove"
 	"github.com/usher-dev/usher/internal/convert/kyverno/celkinds"
+	"github.com/usher-dev/usher/internal/convert/kyverno/prove"
 	"github.com/usher-dev/usher/internal/convert/proof"
 )
 
