@@ -14,8 +14,20 @@ type translation struct {
 	fails *bool
 }
 
+// longest is how long an expression may get: operands of || are written more than once.
+const longest = 20_000
+
 // node writes a node that is evaluated on a value.
 func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
+	v, err := t.write(n, on)
+	if err == nil && len(v.Text)+len(v.option)+len(v.empty)+len(v.guard) > longest {
+		return v, refuse("write it as variables of a policy", "the expression would be too long")
+	}
+	return v, err
+}
+
+// write writes a node of any length.
+func (t *translation) write(n *jmespath.Node, on Value) (Value, error) {
 	switch n.Op {
 	case jmespath.Current:
 		return on, nil

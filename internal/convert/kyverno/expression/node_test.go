@@ -1,6 +1,7 @@
 package expression_test
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,6 +56,19 @@ func TestExpressions(t *testing.T) {
 		compiles(t, v.Exact())
 		if v.Exact() != expected {
 			t.Errorf("%s\n   %s  (%s)", text, v.Exact(), v.Type.Kind)
+		}
+	}
+}
+
+func TestLongExpressionsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		strings.TrimSuffix(strings.Repeat("to_string(request.object.metadata.name) || ", 90), " || "),
+		strings.Repeat("to_array(", 90) + "request.operation" + strings.Repeat(")", 90),
+		strings.TrimSuffix(strings.Repeat("(request.object.spec.a[] || request.object.spec.b[]) | ", 40), " | "),
+	} {
+		if v, err := pods().Expression(text); err == nil && len(v.Text) > 20_000 {
+			t.Errorf("%.40s: %d characters", text, len(v.Text))
 		}
 	}
 }
