@@ -86,7 +86,7 @@ func (p *prover) expectPatch(c *policytest.Case, r *result) error {
 	}
 	for _, o := range objects {
 		if o["kind"] == c.Request.Object["kind"] && text(o, "name") == text(c.Request.Object, "name") {
-			c.Expect.PatchedObject = placed(o, c.Request.Namespace)
+			c.Expect.PatchedObject = placed(o, text(c.Request.Object, "namespace"))
 			return nil
 		}
 	}

@@ -303,7 +303,12 @@ func (p *prover) convertedAlone(ctx context.Context, of *convert.Foreign, name s
 
 // judge runs a result for an object.
 func (p *prover) judge(ctx context.Context, of *convert.Foreign, r *result, object map[string]any) proof.Row {
-	only, i := p.convertedAlone(ctx, of, r.Rule)
+	name := r.Rule
+	if r.PatchedResource+r.PatchedResources != "" {
+		// The object is what all rules make of it.
+		name = ""
+	}
+	only, i := p.convertedAlone(ctx, of, name)
 	switch {
 	case i == nil:
 		return unjudged("there is no rule %s", r.Rule)
