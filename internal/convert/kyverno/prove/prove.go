@@ -304,7 +304,7 @@ func (p *prover) convertedAlone(ctx context.Context, of *convert.Foreign, name s
 // judge runs a result for an object.
 func (p *prover) judge(ctx context.Context, of *convert.Foreign, r *result, object map[string]any) proof.Row {
 	name := r.Rule
-	if r.PatchedResource+r.PatchedResources != "" {
+	if r.PatchedResource+r.PatchedResources != "" && r.Result == "pass" {
 		// The object is what all rules make of it.
 		name = ""
 	}
