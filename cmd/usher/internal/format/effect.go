@@ -165,6 +165,6 @@ func (e *Effect) markdown(b *strings.Builder) {
 			fmt.Fprintf(b, "\n… and %d more rows.\n", len(e.Where)-i)
 			return
 		}
-		fmt.Fprintf(b, "| %d | %d | %d | %d | %s | %s |\n", row.Refused, row.Warned, row.NoResult, row.Resolved, code(namespaceOf(row)), code(policyName(row.Policy)))
+		fmt.Fprintf(b, "| %d | %d | %d | %d | %s | %s |\n", row.Refused, row.Warned, row.NoResult, row.Resolved, Code(namespaceOf(row)), Code(policyName(row.Policy)))
 	}
 }

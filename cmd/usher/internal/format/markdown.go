@@ -49,7 +49,7 @@ func Markdown(w io.Writer, r *Report) error {
 				fmt.Fprintf(&b, "and %d more policies", len(unmatched)-i)
 				break
 			}
-			b.WriteString(code(ref.String()))
+			b.WriteString(Code(ref.String()))
 		}
 		b.WriteByte('\n')
 	}
@@ -74,9 +74,9 @@ func verdict(r *Report) string {
 }
 
 func markdownRow(r *Result) string {
-	object := code(title(r.Object))
+	object := Code(title(r.Object))
 	if place := r.place(); place != "" {
-		object += "<br>" + code(place)
+		object += "<br>" + Code(place)
 	}
 	message := r.Message
 	if r.Field != "" {
@@ -84,9 +84,9 @@ func markdownRow(r *Result) string {
 	}
 	text := escape(printable.CutRunes(message, maxMessage))
 	if r.Field != "" {
-		text = code(r.Field) + " " + text
+		text = Code(r.Field) + " " + text
 	}
-	return fmt.Sprintf("| **%s** | %s | %s | %s | %s |\n", r.Status, escape(string(r.Severity)), object, text, code(policyName(r.Policy)))
+	return fmt.Sprintf("| **%s** | %s | %s | %s | %s |\n", r.Status, escape(string(r.Severity)), object, text, Code(policyName(r.Policy)))
 }
 
 // markup are the characters that mean something in a line of Markdown: emphasis, code, links, also
@@ -111,9 +111,9 @@ func escape(text string) string {
 	return b.String()
 }
 
-// code returns text as a code span in a cell of a table. No name has a vertical bar, which would end
+// Code returns text as a code span in a cell of a table. No name has a vertical bar, which would end
 // the cell.
-func code(text string) string {
+func Code(text string) string {
 	text = printable.CutRunes(strings.ReplaceAll(printable.Line(text), "|", `\x7c`), maxName)
 	fence := "`"
 	for strings.Contains(text, fence) {

@@ -75,6 +75,18 @@ func Read(cmd *cobra.Command, s cli.Streams, paths []string) ([]Input, error) {
 // File returns what is in a file.
 func File(path string) ([]Input, error) { return readInputFile(path, nil) }
 
+// From returns what is in a file that somebody else has opened, with [ErrNoObject] if it also has other documents.
+func From(file string, content io.Reader) ([]Input, error) {
+	text, err := io.ReadAll(io.LimitReader(content, manifest.MaxObjects+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read objects: %w", err)
+	case len(text) > manifest.MaxObjects:
+		return nil, fmt.Errorf("read %s: more than %d MiB", file, manifest.MaxObjects>>20)
+	}
+	return parseFile(file, text)
+}
+
 // ErrNoObject is the error of a document that is not an object.
 var ErrNoObject = errors.New("not a Kubernetes object: apiVersion or kind is missing")
 
@@ -101,6 +113,10 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
+	return parseFile(file, content)
+}
+
+func parseFile(file string, content []byte) ([]Input, error) {
 	var inputs []Input
 	var other error
 	for _, document := range manifest.Split(content) {

@@ -4,6 +4,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -129,6 +130,30 @@ func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (S
 		return Set{}, invalid(cmd, s, errs)
 	}
 	return compiler.set(compiled), nil
+}
+
+// After is [Usable] for policies that come after those of another set: what did not change is compiled
+// once, and is the same in both.
+func (p Set) After(cmd *cobra.Command, s cli.Streams, paths []string) (Set, error) {
+	set, err := ReadSome(cmd, s, paths)
+	if err != nil {
+		return Set{}, err
+	}
+	compiled := make([]compile.Compiled, len(set.Policies))
+	for i, policy := range set.Policies {
+		same := slices.IndexFunc(p.compiled, func(c compile.Compiled) bool { return reflect.DeepEqual(c.Policy.Object, policy.Object) })
+		if same >= 0 {
+			compiled[i] = p.compiled[same]
+			continue
+		}
+		if compiled[i], err = p.compiler.Policy(cmd.Context(), policy); err != nil {
+			return Set{}, err
+		}
+	}
+	if errs := rule.Errors(Problems(set, compiled)); len(errs) > 0 {
+		return Set{}, invalid(cmd, s, errs)
+	}
+	return p.compiler.set(compiled), nil
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {

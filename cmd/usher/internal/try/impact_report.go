@@ -1,0 +1,147 @@
+package try
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/internal/impact"
+	"github.com/usher-dev/usher/internal/printable"
+)
+
+// An impactReport is what usher impact prints.
+type impactReport struct {
+	impact.Summary
+
+	// Policies are those that differ: they changed, came or are gone.
+	Policies []usher.PolicyRef `json:"policies"`
+	// Skipped are lines of audit logs that are no requests to compare.
+	Skipped []skippedLines `json:"skipped,omitempty"`
+}
+
+// A skippedLines counts lines of audit logs that are left out for one reason.
+type skippedLines struct {
+	Reason string `json:"reason"`
+	Lines  int    `json:"lines"`
+}
+
+func (c *comparing) report() *impactReport {
+	r := &impactReport{Summary: c.tally.Summary(), Policies: c.differ}
+	skipped := c.log.Skipped()
+	for _, why := range slices.Sorted(maps.Keys(skipped)) {
+		r.Skipped = append(r.Skipped, skippedLines{why, skipped[why]})
+	}
+	if r.Policies == nil {
+		r.Policies = []usher.PolicyRef{}
+	}
+	return r
+}
+
+func (f *impactFlags) print(s cli.Streams, r *impactReport) error {
+	if f.output.Value == "markdown" {
+		_, err := fmt.Fprint(s.Out, r.markdown())
+		return err
+	}
+	return f.output.Report(s.Out, r, func() error {
+		_, err := fmt.Fprint(s.Out, r.text(f.color.Palette(s.Out)))
+		return err
+	})
+}
+
+// titles say what the kinds of differences mean.
+var titles = map[impact.Kind]string{
+	impact.Failing: "a rule would fail that did not", impact.Denied: "newly denied", impact.Unknown: "not known",
+	impact.Changed: "the object would come out otherwise", impact.Warned: "newly warned of", impact.Allowed: "newly allowed",
+}
+
+func colour(p cli.Palette, kind impact.Kind) string {
+	switch kind {
+	case impact.Failing, impact.Denied:
+		return p.Red
+	case impact.Unknown, impact.Changed, impact.Warned:
+		return p.Yellow
+	case impact.Allowed:
+	}
+	return p.Green
+}
+
+func (r *impactReport) text(p cli.Palette) string {
+	var b strings.Builder
+	for _, kind := range impact.Kinds() {
+		if r.Requests[kind] == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n", cli.Paint(colour(p, kind), titles[kind]), cli.Count(r.Requests[kind], "request", "requests"))
+		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for i := range r.Rows {
+			row := &r.Rows[i]
+			if row.Kind != kind {
+				continue
+			}
+			fmt.Fprintf(table, "  %d\t%s\t%s\n", row.Requests, printable.Line(row.Policy.String()), printable.Line(where(row)))
+			fmt.Fprintf(table, "  \t%s\t%s\n", "  "+printable.Line(row.Example.Message), printable.Line(row.Example.From))
+		}
+		// Writing to a strings.Builder cannot fail.
+		_ = table.Flush()
+		b.WriteByte('\n')
+	}
+	b.WriteString(r.last())
+	return b.String()
+}
+
+// where says what a row is about, besides its policy.
+func where(r *impact.Row) string {
+	parts := []string{}
+	for _, part := range []struct{ of, is string }{{"", r.Resource}, {"in ", r.Namespace}, {"by ", r.User}, {"of ", r.Owner}} {
+		if part.is != "" {
+			parts = append(parts, part.of+part.is)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// last is the last line, and what is to be said before it.
+func (r *impactReport) last() string {
+	var b strings.Builder
+	for _, left := range r.Skipped {
+		fmt.Fprintf(&b, "left out: %s: %s\n", cli.Count(left.Lines, "line", "lines"), left.Reason)
+	}
+	if r.More > 0 {
+		fmt.Fprintf(&b, "%s in no row: there are too many\n", cli.Count(r.More, "difference is", "differences are"))
+	}
+	switch {
+	case len(r.Policies) == 0:
+		fmt.Fprintf(&b, "No policy differs.\n")
+	case r.Compared == 0:
+		fmt.Fprintf(&b, "%s, but no policy that differs is for any of them: that shows nothing.\n", cli.Count(r.Seen, "request", "requests"))
+	default:
+		fmt.Fprintf(&b, "%s by %s; %s by them\n", cli.Count(r.Seen, "request", "requests"), cli.Count(len(r.Policies), "policy that differs", "policies that differ"), cli.Count(r.Compared, "is concerned", "are concerned"))
+	}
+	return b.String()
+}
+
+// mostMarkdown keeps comments on pull requests within what their hosts take, which is 65,536 characters.
+const mostMarkdown = 60_000
+
+func (r *impactReport) markdown() string {
+	var b strings.Builder
+	b.WriteString("### Impact of the change of policies\n\n")
+	if len(r.Rows) > 0 {
+		b.WriteString("| | Requests | Policy | Where | Example |\n|---|---:|---|---|---|\n")
+	}
+	for i := range r.Rows {
+		if b.Len() > mostMarkdown {
+			fmt.Fprintf(&b, "\n… and %d more rows.\n", len(r.Rows)-i)
+			break
+		}
+		row := &r.Rows[i]
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s |\n", titles[row.Kind], row.Requests, format.Code(row.Policy.String()), format.Code(where(row)), format.Code(row.Example.From+": "+row.Example.Message))
+	}
+	b.WriteString("\n" + r.last())
+	return b.String()
+}

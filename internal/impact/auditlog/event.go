@@ -1,0 +1,302 @@
+package auditlog
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/impact"
+	"github.com/usher-dev/usher/internal/simulate/authz"
+)
+
+// What a log does not have.
+const (
+	noObject    = "the log does not have the object: set the level RequestResponse"
+	noOld       = "the log does not have the object as it was before"
+	noDeleted   = "the log does not have the object that was deleted"
+	noOptions   = "the log does not have the options of the connection"
+	noDefaults  = "the log has the object as it was sent, without the fields that API servers fill in"
+	truncated   = "the log has the object only in part: raise --audit-log-truncate-max-event-size"
+	manyDeleted = "the log does not name the objects that were deleted together"
+)
+
+// An event is an event of audit.k8s.io/v1.
+type event struct {
+	Kind            string            `json:"kind"`
+	APIVersion      string            `json:"apiVersion"`
+	AuditID         string            `json:"auditID"`
+	Stage           string            `json:"stage"`
+	RequestURI      string            `json:"requestURI"`
+	Verb            string            `json:"verb"`
+	User            user              `json:"user"`
+	Impersonated    *user             `json:"impersonatedUser"`
+	Response        *metav1.Status    `json:"responseStatus"`
+	RequestObject   json.RawMessage   `json:"requestObject"`
+	ResponseObject  json.RawMessage   `json:"responseObject"`
+	Annotations     map[string]string `json:"annotations"`
+	ObjectReference *reference        `json:"objectRef"`
+	Items           []json.RawMessage `json:"items"`
+}
+
+type user struct {
+	Username string              `json:"username"`
+	UID      string              `json:"uid"`
+	Groups   []string            `json:"groups"`
+	Extra    map[string][]string `json:"extra"`
+}
+
+// A reference names what a request is for; of a creation it has the name only afterwards.
+type reference struct {
+	Name string `json:"name"`
+}
+
+// A head is what objects have in common.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name            string `json:"name"`
+		GenerateName    string `json:"generateName"`
+		Namespace       string `json:"namespace"`
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+}
+
+const group = "audit.k8s.io/"
+
+// decode returns the events of a line: one, or those of a list.
+func decode(line []byte) ([]event, bool) {
+	var one event
+	if json.Unmarshal(line, &one) != nil || !strings.HasPrefix(one.APIVersion, group) {
+		return nil, false
+	}
+	if one.Kind != "EventList" {
+		return []event{one}, one.Kind == "Event"
+	}
+	events := make([]event, 0, len(one.Items))
+	for _, item := range one.Items {
+		var e event
+		if json.Unmarshal(item, &e) != nil {
+			return nil, false
+		}
+		events = append(events, e)
+	}
+	return events, true
+}
+
+// entry returns the request of an event, and why it is none, or none for admission.
+func (l *Log) entry(e *event, at string) (Entry, string) {
+	if e.Stage != "ResponseComplete" || e.Response == nil {
+		return Entry{}, NotComplete
+	}
+	who := e.User
+	if e.Impersonated != nil {
+		who = *e.Impersonated
+	}
+	if who.Username == "" {
+		return Entry{}, NotAuthentic
+	}
+	line, err := authz.ParseLine(method(e.Verb), e.RequestURI)
+	if err != nil {
+		return Entry{}, NotAnEvent
+	}
+	asker := usher.User{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: who.Extra}
+	entry := Entry{Question: line.Request(asker)}
+	operation := operationOf(&line, e)
+	outcome := outcomeOf(e)
+	if operation == "" || outcome == "" {
+		return entry, NotAdmitted
+	}
+	entry.Denied = outcome == denied
+	entry.Write = l.write(e, &line, operation, entry.Denied)
+	entry.Write.From, entry.Write.Request.User, entry.Write.Request.UID = at, asker, e.AuditID
+	return entry, ""
+}
+
+// method returns an HTTP method with the verb of an event.
+func method(verb string) string {
+	switch verb {
+	case "create":
+		return http.MethodPost
+	case "update":
+		return http.MethodPut
+	case "deletecollection":
+		return http.MethodDelete
+	case "list", "watch":
+		return http.MethodGet
+	}
+	return strings.ToUpper(verb)
+}
+
+// operationOf returns the operation that admission sees, empty for requests that it does not see.
+func operationOf(line *authz.Line, e *event) usher.Operation {
+	if line.NonResource {
+		return ""
+	}
+	if connects(line) {
+		return usher.Connect
+	}
+	switch line.Verb {
+	case "create":
+		return usher.Create
+	case "update":
+		return usher.Update
+	case "patch":
+		if e.Response.Code == http.StatusCreated {
+			// Server-side apply.
+			return usher.Create
+		}
+		return usher.Update
+	case "delete", "deletecollection":
+		return usher.Delete
+	}
+	return ""
+}
+
+// connects reports whether API servers connect to something for a request.
+func connects(line *authz.Line) bool {
+	if line.Group != "" {
+		return false
+	}
+	switch line.Resource + "/" + line.Subresource {
+	case "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy":
+		return true
+	}
+	return false
+}
+
+// The outcomes of a request that reached admission.
+const (
+	admitted = "admitted"
+	denied   = "denied"
+)
+
+// outcomeOf returns how admission ended for a request; empty if the request ended before.
+func outcomeOf(e *event) string {
+	code := e.Response.Code
+	switch {
+	case code >= 200 && code < 300 || code == http.StatusSwitchingProtocols:
+		return admitted
+	case code < 400:
+		return ""
+	}
+	for _, said := range []string{"admission webhook ", "ValidatingAdmissionPolicy ", "MutatingAdmissionPolicy "} {
+		if strings.HasPrefix(e.Response.Message, said) || strings.Contains(e.Response.Message, ": "+said) {
+			return denied
+		}
+	}
+	return ""
+}
+
+// write returns the request that admission sees, and remembers what came out.
+func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denied bool) *impact.Subject {
+	sent, out := headOf(e.RequestObject), headOf(e.ResponseObject)
+	r := &usher.Request{
+		Phase: usher.Mutate, Operation: operation, Resource: schema.GroupVersionResource{Group: line.Group, Version: line.Version, Resource: line.Resource},
+		Subresource: line.Subresource, Namespace: line.Namespace, Name: line.Name, DryRun: strings.Contains(e.RequestURI, "dryRun=All"),
+	}
+	if r.Name == "" && e.ObjectReference != nil {
+		r.Name = e.ObjectReference.Name
+	}
+	r.Name = cmp.Or(r.Name, out.Metadata.Name, sent.Metadata.Name)
+	if r.Resource.Group == "" && r.Resource.Resource == "namespaces" {
+		r.Namespace = r.Name
+	}
+	s := &impact.Subject{Request: r}
+	key := r.Resource.GroupResource().String() + "\x00" + line.Namespace + "\x00" + r.Name
+	before, lasts := l.objects.known[key], !denied && !r.DryRun && line.Subresource == ""
+	switch operation {
+	case usher.Connect:
+		s.Unknown.Object, r.Kind = noOptions, sent.kind()
+		return s
+	case usher.Delete:
+		deletion(s, before)
+		if lasts {
+			l.objects.forget(key)
+		}
+		return s
+	case usher.Create, usher.Update:
+	}
+	complete(s, e, line, &sent, &out, denied)
+	if operation == usher.Update && (before == nil || line.Subresource != "") {
+		s.Unknown.OldObject = noOld
+	} else if operation == usher.Update {
+		r.OldObject = usher.RawObject(before)
+	}
+	if s.Admitted && lasts {
+		l.objects.keep(key, e.ResponseObject)
+	}
+	return s
+}
+
+// complete adds the object of a creation or an update, as it came out of admission if that is known.
+func complete(s *impact.Subject, e *event, line *authz.Line, sent, out *head, denied bool) {
+	r := s.Request
+	switch {
+	case e.Annotations["audit.k8s.io/truncated"] != "":
+		s.Unknown.Object = truncated
+	case !denied && out.isObject():
+		r.Kind, r.Object, s.Admitted = out.kind(), usher.RawObject(withoutVersion(e.ResponseObject)), true
+	case sent.isObject() && line.Verb != "patch":
+		r.Kind, r.Object, s.Unknown.Defaults = sent.kind(), usher.RawObject(e.RequestObject), noDefaults
+	default:
+		r.Kind, s.Unknown.Object = sent.kind(), noObject
+	}
+}
+
+// deletion completes a deletion of what is remembered under a name.
+func deletion(s *impact.Subject, before []byte) {
+	switch {
+	case s.Request.Name == "":
+		s.Unknown.Object = manyDeleted
+	case before == nil:
+		s.Unknown.Object = noDeleted
+	default:
+		h := headOf(before)
+		s.Request.Kind, s.Request.OldObject = h.kind(), usher.RawObject(before)
+	}
+}
+
+func headOf(object []byte) head {
+	var h head
+	if len(object) == 0 || !bytes.HasPrefix(bytes.TrimSpace(object), []byte("{")) || json.Unmarshal(object, &h) != nil {
+		return head{}
+	}
+	return h
+}
+
+// isObject reports whether it is that of an object of a cluster.
+func (h *head) isObject() bool {
+	return h.Kind != "" && h.Kind != "Status" && !strings.HasSuffix(h.Kind, "Options")
+}
+
+func (h *head) kind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
+}
+
+// withoutVersion returns an object without the version that it got when it was stored.
+func withoutVersion(object []byte) []byte {
+	var tree map[string]json.RawMessage
+	if json.Unmarshal(object, &tree) != nil {
+		return object
+	}
+	var metadata map[string]json.RawMessage
+	if json.Unmarshal(tree["metadata"], &metadata) != nil || metadata["resourceVersion"] == nil {
+		return object
+	}
+	delete(metadata, "resourceVersion")
+	tree["metadata"] = encode(metadata)
+	return encode(tree)
+}
+
+func encode(of map[string]json.RawMessage) []byte {
+	// What was decoded can be encoded.
+	text, _ := json.Marshal(of)
+	return text
+}

@@ -1,0 +1,182 @@
+package impact
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Row counts requests that one policy makes one kind of difference to.
+type Row struct {
+	Kind   Kind            `json:"kind"`
+	Policy usher.PolicyRef `json:"policy"`
+	// Namespace is empty for cluster-scoped objects.
+	Namespace string `json:"namespace,omitempty"`
+	// Resource is that of the requests, such as deployments.apps or pods/exec.
+	Resource string `json:"resource"`
+	User     string `json:"user,omitempty"`
+	// Owner is the controller of the objects, such as ReplicaSet web-5d8f7.
+	Owner    string `json:"owner,omitempty"`
+	Requests int    `json:"requests"`
+	// Example is the first of the requests.
+	Example Example `json:"example"`
+}
+
+// An Example is one request of a [Row].
+type Example struct {
+	From      string          `json:"from"`
+	Operation usher.Operation `json:"operation"`
+	Name      string          `json:"name,omitempty"`
+	User      string          `json:"user,omitempty"`
+	Message   string          `json:"message,omitempty"`
+}
+
+// mostRows limits the rows that are kept: users and owners are as many as a log names.
+const mostRows = 10_000
+
+// A Tally counts differences. It is safe for concurrent use.
+type Tally struct {
+	mu sync.Mutex
+	by By
+
+	seen, concerned int
+	requests        map[Kind]int
+	rows            map[place]*counted
+	more            int
+}
+
+// By says what rows are about, besides the kind of difference and the policy.
+type By struct{ Namespace, Resource, User, Owner bool }
+
+type place struct {
+	kind                             Kind
+	policy                           usher.PolicyRef
+	namespace, resource, user, owner string
+}
+
+// A counted is a row, and the number of its example.
+type counted struct {
+	Row
+
+	first int
+}
+
+// NewTally returns a tally without requests.
+func NewTally(by By) *Tally {
+	return &Tally{by: by, requests: map[Kind]int{}, rows: map[place]*counted{}}
+}
+
+// Add counts a request, which is the number-th, with its differences.
+func (t *Tally) Add(number int, s *Subject, concerned bool, differences []Difference) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen++
+	if concerned {
+		t.concerned++
+	}
+	known := map[Kind]bool{}
+	for i := range differences {
+		d := &differences[i]
+		if !known[d.Kind] {
+			known[d.Kind] = true
+			t.requests[d.Kind]++
+		}
+		t.row(number, s, d)
+	}
+}
+
+func (t *Tally) row(number int, s *Subject, d *Difference) {
+	r := s.Request
+	example := Example{From: s.From, Operation: r.Operation, Name: r.Name, User: r.User.Name, Message: d.Message}
+	at := place{kind: d.Kind, policy: d.Policy}
+	if t.by.Namespace {
+		at.namespace = r.Namespace
+	}
+	if t.by.Resource {
+		at.resource = resourceOf(r)
+	}
+	if t.by.User {
+		at.user = r.User.Name
+	}
+	if t.by.Owner {
+		at.owner = ownerOf(r)
+	}
+	row := t.rows[at]
+	if row == nil {
+		if len(t.rows) == mostRows {
+			t.more++
+			return
+		}
+		row = &counted{Row: Row{
+			Kind: at.kind, Policy: at.policy, Namespace: at.namespace, Resource: at.resource, User: at.user, Owner: at.owner, Example: example,
+		}, first: number}
+		t.rows[at] = row
+	}
+	row.Requests++
+	if number < row.first {
+		row.first, row.Example = number, example
+	}
+}
+
+func resourceOf(r *usher.Request) string {
+	name := r.Resource.GroupResource().String()
+	if r.Subresource != "" {
+		name += "/" + r.Subresource
+	}
+	return name
+}
+
+// ownerOf names the controller of an object; empty if it has none.
+func ownerOf(r *usher.Request) string {
+	object, err := r.Target().Tree()
+	if err != nil {
+		return ""
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	owners, _ := metadata["ownerReferences"].([]any)
+	for _, one := range owners {
+		owner, _ := one.(map[string]any)
+		if controls, _ := owner["controller"].(bool); controls {
+			kind, _ := owner["kind"].(string)
+			name, _ := owner["name"].(string)
+			return kind + " " + name
+		}
+	}
+	return ""
+}
+
+// A Summary is what a tally has counted.
+type Summary struct {
+	// Seen is how many requests there were, Compared how many of them a policy that differs is for.
+	Seen     int `json:"seen"`
+	Compared int `json:"compared"`
+	// Requests are those with a difference, by its kind.
+	Requests map[Kind]int `json:"requests"`
+	// Rows are sorted: by kind, the most requests first.
+	Rows []Row `json:"rows"`
+	// More is how many differences are in no row, since there are too many rows.
+	More int `json:"more,omitempty"`
+}
+
+// Summary returns what was counted so far.
+func (t *Tally) Summary() Summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Summary{Seen: t.seen, Compared: t.concerned, Requests: map[Kind]int{}, Rows: []Row{}, More: t.more}
+	for _, kind := range Kinds() {
+		s.Requests[kind] = t.requests[kind]
+	}
+	for _, row := range t.rows {
+		s.Rows = append(s.Rows, row.Row)
+	}
+	slices.SortFunc(s.Rows, func(a, b Row) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(Kinds(), a.Kind), slices.Index(Kinds(), b.Kind)), cmp.Compare(b.Requests, a.Requests),
+			cmp.Compare(a.Policy.String(), b.Policy.String()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Resource, b.Resource),
+			cmp.Compare(a.User, b.User), cmp.Compare(a.Owner, b.Owner),
+		)
+	})
+	return s
+}
