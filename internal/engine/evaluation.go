@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -190,7 +191,17 @@ func (d *evaluation) conclude(res *result, f *usher.Finding) {
 	case len(res.patch) > 0 && !d.discards():
 		f.Outcome, f.Patch = usher.Changed, res.patch
 	}
+	if quiet := f.Outcome == usher.Passed || f.Outcome == usher.Skipped; !quiet {
+		return
+	}
+	if at := slices.IndexFunc(res.checks, ignored); at >= 0 {
+		f.Outcome, f.Message, f.Condition = usher.Failed, "", ""
+		f.Err, f.Ignored = errors.New(res.checks[at].Message), true
+	}
 }
+
+// ignored reports whether a part of a rule has failed, and nothing follows from that.
+func ignored(c usher.Check) bool { return c.Failed && len(c.Actions) == 0 }
 
 // hasEffect reports whether what a rule has said has an effect, so that its exemptions are judged.
 func (d *evaluation) hasEffect(ctx context.Context, r *rule.Rule, res *result, err error) bool {

@@ -296,7 +296,8 @@ func (j *judging) again(ctx context.Context, images []rule.Pattern) (result, err
 
 // says reports whether a rule has said something from which a request can be exempt.
 func (r *result) says() bool {
-	return r.rejected || len(r.patch) > 0 || len(r.checks) > 0 || len(r.warnings) > 0
+	effect := func(c usher.Check) bool { return !ignored(c) }
+	return r.rejected || len(r.patch) > 0 || len(r.warnings) > 0 || slices.ContainsFunc(r.checks, effect)
 }
 
 // text is what a rule has said, in one line.

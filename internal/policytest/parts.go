@@ -65,7 +65,7 @@ func (p *parts) note(f *usher.Finding) {
 	}
 	for i := range p.validations {
 		name := validationName(i)
-		denied := slices.ContainsFunc(f.Checks, func(c usher.Check) bool { return c.Name == name })
+		denied := slices.ContainsFunc(f.Checks, func(c usher.Check) bool { return c.Name == name && (!c.Failed || len(c.Actions) > 0) })
 		p.failed[name] = p.failed[name] || denied
 		p.held[name] = p.held[name] || !denied
 	}

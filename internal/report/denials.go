@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -34,6 +35,12 @@ const (
 	// in one namespace.
 	denialEvents          = 60
 	namespaceDenialEvents = 5
+	// denialsFirst is how long the first denial of a policy in a namespace waits for others before its
+	// Event is written. Of those earlyEvents a minute are written so early.
+	denialsFirst = 500 * time.Millisecond
+	earlyEvents  = 10
+	// denialsLast is how long a replica that ends has to write the last Events.
+	denialsLast = 3 * time.Second
 	// mostTallies limits what is counted at the same time.
 	mostTallies = 1000
 	// tallyLife is for how long an Event goes on, as long as API servers keep them.
@@ -41,7 +48,7 @@ const (
 )
 
 // Denials writes Events about the requests that policies deny: for each policy and namespace one,
-// with a count, at most once a minute. They have names and never values. Events of namespaced objects
+// with a count: the first at once, then at most one a minute. They have names and never values. Events of namespaced objects
 // are about the object that was denied last, in its namespace; those of others about the policy, in
 // the namespace default.
 type Denials struct {
@@ -49,8 +56,13 @@ type Denials struct {
 	identity string
 	log      *slog.Logger
 
+	// begun has a value after the first denial of a tally.
+	begun chan struct{}
+
 	mu      sync.Mutex
 	tallies map[tallyKey]*tally
+	// early counts the Events of each namespace that have been written since the last round.
+	early   map[string]int
 	dropped atomic.Int64
 }
 
@@ -65,6 +77,8 @@ type tally struct {
 	count       int64
 	// fresh says that there were some since the last Event.
 	fresh bool
+	// told says that there has been an Event.
+	told bool
 	// of is the last one.
 	of about
 }
@@ -74,7 +88,7 @@ type about struct{ operation, apiVersion, kind, name string }
 
 // NewDenials returns a Denials that has seen none. The identity is the name of this replica.
 func NewDenials(kube kubernetes.Interface, identity string, log *slog.Logger) *Denials {
-	return &Denials{kube: kube, identity: identity, log: log, tallies: map[tallyKey]*tally{}}
+	return &Denials{kube: kube, identity: identity, log: log, begun: make(chan struct{}, 1), tallies: map[tallyKey]*tally{}, early: map[string]int{}}
 }
 
 // Wrap returns a decider that decides as d does and counts what policies deny. It returns d if v is
@@ -129,6 +143,10 @@ func (v *Denials) add(r *usher.Request, findings []usher.Finding, now time.Time)
 			key.namespace = strings.Clone(namespace)
 			t = &tally{first: now}
 			v.tallies[key] = t
+			select {
+			case v.begun <- struct{}{}:
+			default:
+			}
 		}
 		t.count++
 		t.last, t.fresh, t.of = now, true, aboutOf(r)
@@ -145,16 +163,29 @@ func aboutOf(r *usher.Request) about {
 	return a
 }
 
-// Run writes Events until ctx is done.
+// Run writes Events until ctx is done, and then the last ones.
 func (v *Denials) Run(ctx context.Context) error {
 	ticker := time.NewTicker(denialsEvery)
 	defer ticker.Stop()
+	var first <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), denialsLast)
+			defer cancel()
+			all, left := v.due(time.Now())
+			v.write(ctx, all, left)
 			return nil
 		case now := <-ticker.C:
-			v.write(ctx, now)
+			all, left := v.due(now)
+			v.write(ctx, all, left)
+		case <-v.begun:
+			if first == nil {
+				first = time.After(denialsFirst)
+			}
+		case <-first:
+			first = nil
+			v.write(ctx, v.new(), earlyEvents)
 		}
 	}
 }
@@ -168,37 +199,72 @@ type denialEvent struct {
 	rank int
 }
 
-// due returns the Events to write now: the first ones of each namespace come first.
-func (v *Denials) due(now time.Time) []denialEvent {
+// due returns the Events to write each minute, and how many of them.
+func (v *Denials) due(now time.Time) (all []denialEvent, left int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var all []denialEvent
 	for key, t := range v.tallies {
 		switch {
 		case t.fresh:
 			all = append(all, denialEvent{tallyKey: key, tally: *t})
-			t.fresh = false
+			t.fresh, t.told = false, true
 		case now.Sub(t.last) >= tallyLife:
 			delete(v.tallies, key)
 		}
 	}
+	v.rank(all)
+	left = denialEvents - v.earlier()
+	v.early = map[string]int{}
+	return all, left
+}
+
+// earlier returns how many Events have been written since the last round.
+func (v *Denials) earlier() (n int) {
+	for _, some := range v.early {
+		n += some
+	}
+	return n
+}
+
+// new returns the Events to write for tallies that have had none.
+func (v *Denials) new() []denialEvent {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var all []denialEvent
+	for key, t := range v.tallies {
+		if t.fresh && !t.told {
+			all = append(all, denialEvent{tallyKey: key, tally: *t})
+		}
+	}
+	v.rank(all)
+	all = slices.DeleteFunc(all, func(e denialEvent) bool { return e.rank >= namespaceDenialEvents })
+	all = all[:min(earlyEvents-v.earlier(), len(all))]
+	for i := range all {
+		t := v.tallies[all[i].tallyKey]
+		t.fresh, t.told = false, true
+		v.early[all[i].namespace]++
+	}
+	return all
+}
+
+// rank sorts Events: the first ones of each namespace come first.
+func (v *Denials) rank(all []denialEvent) {
 	slices.SortFunc(all, func(a, b denialEvent) int {
 		return cmp.Or(-cmp.Compare(a.count, b.count), strings.Compare(a.policy.String(), b.policy.String()))
 	})
-	seen := map[string]int{}
+	seen := maps.Clone(v.early)
 	for i := range all {
 		all[i].rank = seen[all[i].namespace]
 		seen[all[i].namespace]++
 	}
 	slices.SortStableFunc(all, func(a, b denialEvent) int { return cmp.Compare(a.rank, b.rank) })
-	return all
 }
 
-func (v *Denials) write(ctx context.Context, now time.Time) {
-	all := v.due(now)
+// write writes the first Events that are left of those of a minute.
+func (v *Denials) write(ctx context.Context, all []denialEvent, left int) {
 	written := 0
 	for i := range all {
-		if written == denialEvents || all[i].rank >= namespaceDenialEvents {
+		if written == left || all[i].rank >= namespaceDenialEvents {
 			v.dropped.Add(1)
 			continue
 		}

@@ -223,3 +223,50 @@ func TestDenialsOfReplicas(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstAndLastDenials: the first Event comes within a second, and the last ones when a replica ends.
+func TestFirstAndLastDenials(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kube := kubefake.NewClientset()
+		d := &denier{t: t, kube: kube, denials: report.NewDenials(kube, "usher-a", slog.New(slog.DiscardHandler))}
+		counts := func() string {
+			synctest.Wait()
+			list, err := kube.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for i := range list.Items {
+				all = append(all, fmt.Sprintf("%s x%d", list.Items[i].Namespace, list.Items[i].Count))
+			}
+			slices.Sort(all)
+			return strings.Join(all, ", ")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.denials.Run(ctx) }()
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		d.deny(request("shop", "Pod", "a"), "owner")
+		time.Sleep(time.Second)
+		if got := counts(); got != "shop x1" {
+			t.Errorf("after a second: %q", got)
+		}
+		d.deny(request("shop", "Pod", "b"), "owner")
+		for i := range 20 {
+			d.deny(request(fmt.Sprintf("n%02d", i), "Pod", "a"), "owner")
+		}
+		time.Sleep(time.Second)
+		if got := counts(); strings.Count(got, ",") != 9 || !strings.Contains(got, "shop x1") {
+			t.Errorf("no more than ten a minute are early: %q", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got := counts(); strings.Count(got, ",") != 20 || !strings.Contains(got, "shop x2") {
+			t.Errorf("in the end: %q", got)
+		}
+	})
+}

@@ -83,11 +83,18 @@ func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
 	if enforced == nil {
 		enforced = meta.FindStatusCondition(status.Conditions, usherv1alpha1.ConditionValid)
 	}
-	if enforced == nil || enforced.Status == metav1.ConditionFalse {
+	if enforced == nil {
 		return false
 	}
+	// The reason that no server is left is one that is not true any more once Usher is uninstalled.
+	stale := enforced.Reason == v1alpha1.ReasonNoServer && reason != enforced.Reason
+	if enforced.Status == metav1.ConditionFalse && !stale {
+		return false
+	}
+	if enforced.Status != metav1.ConditionFalse {
+		enforced.LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
+	}
 	enforced.Status, enforced.Reason, enforced.Message = metav1.ConditionFalse, reason, message
-	enforced.LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
 	return true
 }
 

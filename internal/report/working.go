@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -73,7 +74,7 @@ func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 		known.Since = f.Since
 	}
 	if f.Last.After(known.Last) {
-		known.Last, known.Rule, known.Error, known.Example = f.Last, f.Rule, f.Error, f.Example
+		known.Last, known.Rule, known.Part, known.Error, known.Example, known.Ignored = f.Last, f.Rule, f.Part, f.Error, f.Example, f.Ignored
 	}
 }
 
@@ -126,8 +127,12 @@ func (l *leader) wasWritten(uid types.UID, f *rule.Failure, since time.Duration)
 
 // failureText describes how a policy fails, without values of objects.
 func failureText(f *rule.Failure) string {
-	return fmt.Sprintf("%s failed %s since %s, last for %s: %s",
-		f.Rule, count(int(f.Count), "time"), f.Since.UTC().Format(time.RFC3339), f.Example, f.Error)
+	ignored := ""
+	if f.Ignored {
+		ignored = ", which failurePolicy: Ignore ignored"
+	}
+	return fmt.Sprintf("%s failed %s since %s%s, last for %s: %s",
+		cmp.Or(f.Part, f.Rule), count(int(f.Count), "time"), f.Since.UTC().Format(time.RFC3339), ignored, f.Example, f.Error)
 }
 
 // publishedFailures returns the annotation of a replica's Lease; empty if nothing fails.

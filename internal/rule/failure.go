@@ -18,11 +18,15 @@ type Failure struct {
 	Generation int64     `json:"generation"`
 	// Rule is the one that failed last, Error why, and Example is about what: an operation, a
 	// kind, a namespace and a name.
-	Rule    string `json:"rule"`
+	Rule string `json:"rule"`
+	// Part is the part of the rule that failed, if that is known, such as spec.validations[0] (label).
+	Part    string `json:"part,omitempty"`
 	Error   string `json:"error"`
 	Example string `json:"example"`
 	// Count is how often rules of the policy have failed from Since to Last.
 	Count int64     `json:"count"`
 	Since time.Time `json:"since"`
 	Last  time.Time `json:"last"`
+	// Ignored says that the last failure had no effect, since the failure policy is Ignore.
+	Ignored bool `json:"ignored,omitempty"`
 }

@@ -259,6 +259,8 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 			failure = finding.Err
 		}
 		switch {
+		case finding.Ignored && len(finding.Checks) > 0:
+			// A validation that fails and refuses nothing.
 		case failure != nil && (finding.Outcome == usher.Failed || finding.Outcome == usher.Rejected):
 			if uncertain {
 				t.unknown = true

@@ -158,10 +158,13 @@ func names(findings []usher.Finding, wanted func(usher.Outcome) bool) []string {
 
 // A failure is a rule that failed.
 type failure struct {
-	Policy  string `json:"policy"`
-	Rule    string `json:"rule"`
-	Error   string `json:"error"`
-	Ignored bool   `json:"ignored"`
+	Policy string `json:"policy"`
+	Rule   string `json:"rule"`
+	// Part and Validation are the place and the name of the part of the rule that failed, if that is known.
+	Part       string `json:"part,omitempty"`
+	Validation string `json:"validation,omitempty"`
+	Error      string `json:"error"`
+	Ignored    bool   `json:"ignored"`
 }
 
 func failures(r *usher.Request, findings []usher.Finding) []failure {
@@ -171,7 +174,12 @@ func failures(r *usher.Request, findings []usher.Finding) []failure {
 		f := &findings[i]
 		secret = secret || f.Confidential
 		if err := f.Failure(); err != nil {
-			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withhold.Error(r, err, secret), Ignored: f.Ignored})
+			one := failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withhold.Error(r, err, secret), Ignored: f.Ignored}
+			if at := slices.IndexFunc(f.Checks, func(c usher.Check) bool { return c.Failed }); at >= 0 {
+				one.Part, one.Validation = f.Checks[at].Name, f.Checks[at].Validation
+				one.Ignored = len(f.Checks[at].Actions) == 0
+			}
+			failed = append(failed, one)
 		}
 	}
 	return failed

@@ -48,6 +48,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		}
 		if result.Skipped != "" {
 			out.Skipped, out.Condition = result.Skipped, result.Condition
+			m.fail(&out, result.Failures)
 			continue
 		}
 		evaluated = true
@@ -104,7 +105,7 @@ func (m *mutator) misconfigured(err error) (rule.Outcome, error) {
 		return rule.Outcome{}, err
 	}
 	if m.policy.ignore {
-		return rule.Outcome{Skipped: config.cause.Error()}, nil
+		return ignored(config), nil
 	}
 	out := rule.Outcome{Checks: []usher.Check{{Name: config.of, Message: config.cause.Error(), Actions: []usher.Action{usher.ActDeny}, Failed: true}}}
 	by := m.by()

@@ -194,7 +194,7 @@ func (p *program) misconfigured(err error) (rule.Outcome, error) {
 		return rule.Outcome{}, err
 	}
 	if p.policy.ignore {
-		return rule.Outcome{Skipped: config.cause.Error()}, nil
+		return ignored(config), nil
 	}
 	by := fmt.Sprintf("%s '%s'", validatingKind, p.policy.name)
 	if config.of == "binding" {
@@ -207,6 +207,12 @@ func (p *program) misconfigured(err error) (rule.Outcome, error) {
 	}, nil
 }
 
+// ignored is the outcome of an error from which nothing follows.
+func ignored(err *configError) rule.Outcome {
+	why := err.cause.Error()
+	return rule.Outcome{Skipped: why, Checks: []usher.Check{{Name: err.of, Message: why, Failed: true}}}
+}
+
 // A saying gathers what a policy says with all its params.
 type saying struct {
 	program *program
@@ -215,6 +221,12 @@ type saying struct {
 }
 
 func (s *saying) add(r *admission.Evaluation) {
+	for i := range r.Ignored {
+		d := &r.Ignored[i]
+		if place := cmp.Or(d.Place, placeOf(d)); d.Whole || !s.exempt.Has("", place) {
+			s.check(place, d.Message, nil, true)
+		}
+	}
 	if r.Skipped != "" {
 		s.out.Skipped, s.out.Condition = r.Skipped, r.Condition
 		return
@@ -234,7 +246,7 @@ func (s *saying) add(r *admission.Evaluation) {
 // deny does what the binding says follows from a denial.
 func (s *saying) deny(d *admission.Denial) {
 	p := s.program
-	place := fmt.Sprintf("spec.validations[%d]", d.Index)
+	place := placeOf(d)
 	if !d.Whole && s.exempt.Has("", place) {
 		return
 	}
@@ -251,6 +263,9 @@ func (s *saying) deny(d *admission.Denial) {
 	}
 	s.check(place, d.Message, p.binding.actions, d.Failed)
 }
+
+// placeOf is the place of a validation. That of an error of all is the first one, as in an API server.
+func placeOf(d *admission.Denial) string { return fmt.Sprintf("spec.validations[%d]", d.Index) }
 
 func (s *saying) check(name, message string, actions []usher.Action, failed bool) {
 	s.out.Checks = append(s.out.Checks, usher.Check{Name: name, Message: message, Actions: actions, Failed: failed})

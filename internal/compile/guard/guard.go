@@ -125,7 +125,7 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 	ref := compile.Ref(policy.Object)
 	if api.Suspended(policy.Object) {
 		// It need not compile, and is written again when it is to decide something.
-		return g.next.Decide(ctx, r)
+		return g.others(ctx, r)
 	}
 	if stamps := g.stamp(policy.Object); len(stamps) > 0 {
 		d := usher.Patched(stamps...)
@@ -175,9 +175,13 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		d.Warnings = warnings
 		return d, nil
 	}
-	d, err := g.next.Decide(ctx, r)
+	d, err := g.others(ctx, r)
 	if err != nil {
 		return usher.Decision{}, err
+	}
+	if d.Verdict == usher.Deny && api.Suspended(policy.Object) {
+		// Nothing is suspended.
+		warnings = nil
 	}
 	d.Warnings = slices.Concat(warnings, d.Warnings)
 	if d.Verdict != usher.Deny {

@@ -1,9 +1,13 @@
 package guard
 
 import (
+	"context"
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	usher "github.com/usher-dev/usher"
@@ -43,6 +47,64 @@ func (g *guard) sign(r *usher.Request, d usher.Decision) (usher.Decision, error)
 		Policy: compile.Ref(written.Object), Written: true, Rule: "metadata.annotations", Outcome: usher.Changed, Patch: patch,
 	})
 	return d, nil
+}
+
+// others decides by the policies that select the written one: none does if the write only suspends it, as
+// none does if it is deleted. A policy that denies everything can be suspended.
+func (g *guard) others(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	if onlySuspends(r) {
+		return usher.Allowed(), nil
+	}
+	return g.next.Decide(ctx, r)
+}
+
+// onlySuspends reports whether an update suspends a policy and changes nothing else, but for what API
+// servers and kubectl write along.
+func onlySuspends(r *usher.Request) bool {
+	if r.Operation != usher.Update || r.OldObject == nil {
+		return false
+	}
+	old := oldPolicy(r)
+	written, err := decodeObject(r, r.Object)
+	if err != nil || old == nil || api.Suspended(old) || !api.Suspended(written.Object) {
+		return false
+	}
+	object, err := r.Object.Tree()
+	if err != nil {
+		return false
+	}
+	before, err := r.OldObject.Tree()
+	return err == nil && reflect.DeepEqual(unsuspended(object), unsuspended(before))
+}
+
+// unsuspended returns a policy without what suspends it, and without what writers do not write.
+func unsuspended(tree map[string]any) map[string]any {
+	all := maps.Clone(tree)
+	delete(all, "status")
+	if spec, ok := all["spec"].(map[string]any); ok {
+		spec = maps.Clone(spec)
+		delete(spec, "suspend")
+		all["spec"] = spec
+	}
+	metadata, ok := all["metadata"].(map[string]any)
+	if !ok {
+		return all
+	}
+	metadata = maps.Clone(metadata)
+	for _, field := range []string{"managedFields", "generation", "resourceVersion"} {
+		delete(metadata, field)
+	}
+	annotations, _ := metadata["annotations"].(map[string]any)
+	annotations = maps.Clone(annotations)
+	for _, name := range []string{api.AnnotationSuspend, api.AnnotationSuspended, corev1.LastAppliedConfigAnnotation} {
+		delete(annotations, name)
+	}
+	delete(metadata, "annotations")
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	all["metadata"] = metadata
+	return all
 }
 
 // annotationIn returns an annotation of an object; empty if it has none.

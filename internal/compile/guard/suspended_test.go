@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,46 @@ func TestPoliciesWithErrorsCanBeSuspended(t *testing.T) {
 		}
 		if warnings := strings.Join(d.Warnings, "\n"); !test.denied && (!strings.Contains(warnings, "the policy is suspended") || !strings.Contains(warnings, "when[0]")) {
 			t.Errorf("%s: the warnings do not say that it is suspended, and what is wrong: %s", test.reason, warnings)
+		}
+	}
+}
+
+// TestSuspendingIsNotDenied: no policy keeps a policy from being suspended, the one itself among them. Other
+// changes along with it are judged, and what is refused is not said to be suspended.
+func TestSuspendingIsNotDenied(t *testing.T) {
+	t.Parallel()
+	frozen := func(context.Context, *usher.Request) (usher.Decision, error) { return usher.Denied("frozen"), nil }
+	for _, text := range []string{grant, labelling} {
+		p := newProving(t)
+		stored, message := p.put("admin", nil, object(t, text))
+		if stored == nil {
+			t.Fatal(message)
+		}
+		p.guard = guard.Wrap(usher.DeciderFunc(frozen), guard.Options{})
+		off := suspended(stored, true)
+		if got, message := p.put("mallory", stored, off); got == nil {
+			t.Errorf("suspending is refused: %s", message)
+		}
+		for _, row := range []struct {
+			reason   string
+			old, new map[string]any
+		}{
+			{"another change", stored, with(off, map[string]any{"metadata.labels": map[string]any{"a": "b"}})},
+			{"another annotation", stored, with(off, map[string]any{"metadata.annotations": map[string]any{"usher.dev/suspend": "true", "a": "b"}, "spec.suspend": true})},
+			{"it is put into force again", off, stored},
+			{"it is created", nil, off},
+		} {
+			if got, _ := p.put("mallory", row.old, row.new); got != nil {
+				t.Errorf("%s: not judged", row.reason)
+			}
+		}
+		r := &usher.Request{
+			Phase: usher.Validate, Operation: usher.Create, User: usher.User{Name: "jane"}, Kind: (&unstructured.Unstructured{Object: off}).GroupVersionKind(),
+			Object: usher.TreeObject(off),
+		}
+		d, err := p.guard.Decide(t.Context(), r)
+		if err != nil || d.Verdict != usher.Deny || strings.Contains(strings.Join(d.Warnings, ""), "is suspended") {
+			t.Errorf("%v: %s, warnings %q", err, d.Verdict, d.Warnings)
 		}
 	}
 }

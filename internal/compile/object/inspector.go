@@ -183,11 +183,8 @@ func (v *existingValidator) deny(ctx context.Context, out *rule.Outcome, r *admi
 	var messages []string
 	for i := range r.Denials {
 		d := &r.Denials[i]
-		check := usher.Check{Name: "spec", Message: d.Message, Failed: d.Failed, Actions: []usher.Action{usher.ActWarn}}
-		if !d.Whole {
-			check.Name = fmt.Sprintf("%s[%d]", validationsRule, d.Index)
-			check.Validation, check.Severity = v.validations[d.Index].name, v.validations[d.Index].severity
-		}
+		check := v.check(d)
+		check.Actions = []usher.Action{usher.ActWarn}
 		if exempt.Covers(&check) {
 			continue
 		}

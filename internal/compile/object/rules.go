@@ -68,15 +68,23 @@ type saying struct {
 // policy ignores failures.
 func (s *saying) misconfigured(all []misconfigured) {
 	for _, m := range all {
+		check := usher.Check{Name: fmt.Sprintf("spec.bindings[%d].paramRef", m.binding), Message: m.err.Error(), Failed: true}
 		if s.policy.ignore {
 			s.out.Skipped = m.err.Error()
+			s.out.Checks = append(s.out.Checks, check)
 			continue
 		}
-		s.say(usher.Check{Name: fmt.Sprintf("spec.bindings[%d].paramRef", m.binding), Message: m.err.Error(), Failed: true}, deny, "")
+		s.say(check, deny, "")
 	}
 }
 
 func (s *saying) add(r *admission.Evaluation, a actions) {
+	for i := range r.Ignored {
+		check := s.policy.check(&r.Ignored[i])
+		if !s.exempt.Covers(&check) && !slices.ContainsFunc(s.out.Checks, func(c usher.Check) bool { return c.Name == check.Name && c.Message == check.Message }) {
+			s.out.Checks = append(s.out.Checks, check)
+		}
+	}
 	if r.Skipped != "" {
 		s.out.Skipped, s.out.Condition = r.Skipped, r.Condition
 		return
@@ -84,11 +92,9 @@ func (s *saying) add(r *admission.Evaluation, a actions) {
 	s.evaluated = true
 	for i := range r.Denials {
 		d := &r.Denials[i]
-		check := usher.Check{Name: "spec", Message: d.Message, Failed: d.Failed}
+		check := s.policy.check(d)
 		if !d.Whole {
-			v := &s.policy.validations[d.Index]
-			check.Name = fmt.Sprintf("%s[%d]", validationsRule, d.Index)
-			check.Validation, check.Field, check.Severity = v.name, v.field, v.severity
+			check.Field = s.policy.validations[d.Index].field
 			if s.exempt.Covers(&check) {
 				continue
 			}
@@ -107,6 +113,17 @@ func (s *saying) add(r *admission.Evaluation, a actions) {
 	}
 	for _, published := range r.Annotations {
 		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: s.policy.ref.Name + "/" + published.Key, Value: published.Value, Joined: true})
+	}
+}
+
+// check is what a policy says with a denial, without what follows from it.
+func (o *Policy) check(d *admission.Denial) usher.Check {
+	if d.Whole {
+		return usher.Check{Name: d.Place, Message: d.Message, Failed: d.Failed}
+	}
+	v := &o.validations[d.Index]
+	return usher.Check{
+		Name: fmt.Sprintf("%s[%d]", validationsRule, d.Index), Validation: v.name, Severity: v.severity, Message: d.Message, Failed: d.Failed,
 	}
 }
 
@@ -202,12 +219,15 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		if err != nil {
 			return rule.Outcome{}, err
 		}
-		if len(result.Failures) > 0 {
-			return failed(&result.Failures[0])
-		}
 		if result.Skipped != "" {
 			out.Skipped, out.Condition = result.Skipped, result.Condition
+			for _, f := range result.Failures {
+				out.Checks = append(out.Checks, usher.Check{Name: conditionsPlace, Message: f.Message, Failed: true})
+			}
 			continue
+		}
+		if len(result.Failures) > 0 {
+			return failed(&result.Failures[0])
 		}
 		evaluated = true
 		if len(result.Patch) > 0 {
@@ -221,9 +241,12 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	return out, nil
 }
 
+// conditionsPlace is the place of the match conditions.
+const conditionsPlace = "spec.matchConditions"
+
 // failed is the outcome of a mutation that fails: none is applied.
 func failed(f *admission.Failure) (rule.Outcome, error) {
-	place := "spec.matchConditions"
+	place := conditionsPlace
 	if f.Index >= 0 {
 		place = fmt.Sprintf("%s[%d]", mutationsRule, f.Index)
 	}

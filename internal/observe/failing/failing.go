@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -169,12 +170,28 @@ func (e *entry) fail(r *usher.Request, f *usher.Finding, secret bool, now time.T
 	}
 	e.failure.Count++
 	e.failure.Last, e.works = now, time.Time{}
+	part, ignored := part(f)
+	e.failure.Ignored = ignored
 	if now.Sub(e.texts) < textEvery {
 		return first
 	}
 	e.texts = now
-	e.failure.Rule, e.failure.Error, e.failure.Example = f.Rule, withhold.Error(r, f.Failure(), secret), example(r)
+	e.failure.Rule, e.failure.Part, e.failure.Error, e.failure.Example = f.Rule, part, withhold.Error(r, f.Failure(), secret), example(r)
 	return first
+}
+
+// part names the part of a rule that failed, such as spec.validations[0] (label), which is empty if that is
+// not known, and reports whether that had no effect.
+func part(f *usher.Finding) (name string, ignored bool) {
+	at := slices.IndexFunc(f.Checks, func(c usher.Check) bool { return c.Failed })
+	if at < 0 {
+		return "", f.Ignored
+	}
+	c := &f.Checks[at]
+	if name = c.Name; c.Validation != "" {
+		name = fmt.Sprintf("%s (%s)", c.Name, c.Validation)
+	}
+	return name, f.Ignored || len(c.Actions) == 0
 }
 
 func (e *entry) work(rule string, now time.Time) {

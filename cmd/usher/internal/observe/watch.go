@@ -158,6 +158,10 @@ func (f *watchFlags) printLast(ctx context.Context, p *printer, all []*replica.R
 			items = append(items, item{replica: r.Name, lost: lost, due: time.Now()})
 		}
 	}
+	if len(items) == 0 {
+		_, err := fmt.Fprintln(p.streams.Err, "usher watch: nothing; a replica knows the last decisions since it started, and older ones are in its log: see docs/watch.md")
+		return err
+	}
 	for _, i := range newest(items, f.last) {
 		if err := p.print(i); err != nil {
 			return err

@@ -26,6 +26,8 @@ type Evaluation struct {
 	// the request whatever the binding says.
 	Annotations []Published
 	Refused     []string
+	// Ignored are failures from which nothing follows, since the failure policy is Ignore.
+	Ignored []Denial
 }
 
 // A Skipping says why a policy is not for a request.
@@ -38,9 +40,11 @@ type Skipping struct {
 
 // A Denial is what one validation says that denies a request.
 type Denial struct {
-	// Index is that of the validation. An error of all of them has the index 0, and is Whole.
+	// Index is that of the validation. An error of all of them has the index 0, and is Whole: it is one
+	// of the part of the policy at Place.
 	Index   int
 	Whole   bool
+	Place   string
 	Message string
 	// Reason is empty for an error.
 	Reason string
@@ -62,7 +66,9 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Evaluation, error) {
 	if skipping, failure, err := a.match(ctx); err != nil {
 		return Evaluation{}, err
 	} else if failure != "" {
-		return p.failed(failure), nil
+		r := p.failed("spec.matchConditions", failure)
+		r.Skipping = skipping
+		return r, nil
 	} else if skipping.Skipped != "" {
 		return Evaluation{Skipping: skipping}, nil
 	}
@@ -77,7 +83,7 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Evaluation, error) {
 		return Evaluation{}, stop
 	}
 	if err != nil {
-		return p.failed(err.Error()), nil
+		return p.failed("spec.validations", err.Error()), nil
 	}
 	a.enter(withNamespace)
 	a.explain()
@@ -140,14 +146,23 @@ func interrupted(ctx context.Context, a *activation) error {
 }
 
 // failed is the result of a policy that cannot be evaluated.
-func (p *Program) failed(message string) Evaluation {
-	if p.source.Ignore {
-		return Evaluation{}
-	}
-	return Evaluation{Denials: []Denial{{Whole: true, Message: message, Failed: true}}}
+func (p *Program) failed(place, message string) (r Evaluation) {
+	p.fail(&r, Denial{Whole: true, Place: place, Message: message})
+	return r
 }
 
-// match evaluates the conditions. It returns why the policy is skipped, or what went wrong.
+// fail adds a failure to r.
+func (p *Program) fail(r *Evaluation, d Denial) {
+	d.Failed = true
+	if p.source.Ignore {
+		r.Ignored = append(r.Ignored, d)
+	} else {
+		r.Denials = append(r.Denials, d)
+	}
+}
+
+// match evaluates the conditions. It returns why the policy is skipped, or what went wrong: both if the
+// failure policy is Ignore.
 func (a *activation) match(ctx context.Context) (skipping Skipping, failure string, err error) {
 	p := a.program
 	if len(p.conditions) == 0 {
@@ -161,13 +176,10 @@ func (a *activation) match(ctx context.Context) (skipping Skipping, failure stri
 		return Skipping{}, "", stop
 	}
 	const noValue = "matchConditions have no value, and failurePolicy is Ignore"
-	if budget != nil {
-		if p.source.Ignore {
-			return Skipping{Skipped: noValue}, "", nil
-		}
-		return Skipping{}, budget.Error(), nil
-	}
 	var errs []error
+	if budget != nil {
+		errs = append(errs, budget)
+	}
 	for i := range values {
 		if values[i].err != nil {
 			errs = append(errs, values[i].err)
@@ -177,9 +189,9 @@ func (a *activation) match(ctx context.Context) (skipping Skipping, failure stri
 		}
 	}
 	if p.source.Ignore {
-		return Skipping{Skipped: noValue}, "", nil
+		skipping.Skipped = noValue
 	}
-	return Skipping{}, aggregate(errs), nil
+	return skipping, aggregate(errs), nil
 }
 
 // aggregate is the text of an Aggregate of k8s.io/apimachinery/pkg/util/errors.
@@ -202,13 +214,9 @@ func aggregate(errs []error) string {
 func (p *Program) decide(r *Evaluation, i int, v *outcome, messages []outcome, messagesErr error) {
 	switch {
 	case v.err != nil:
-		if !p.source.Ignore {
-			r.Denials = append(r.Denials, Denial{Index: i, Message: v.err.Error(), Failed: true})
-		}
+		p.fail(r, Denial{Index: i, Message: v.err.Error()})
 	case errors.Is(messagesErr, apiservercel.ErrInternal) || errors.Is(messagesErr, apiservercel.ErrOutOfBudget):
-		if !p.source.Ignore {
-			r.Denials = append(r.Denials, Denial{Index: i, Message: fmt.Sprintf("failed messageExpression: %s", messagesErr), Failed: true})
-		}
+		p.fail(r, Denial{Index: i, Message: fmt.Sprintf("failed messageExpression: %s", messagesErr)})
 	case v.value != types.True:
 		reason := p.source.Validations[i].Reason
 		if reason == "" {
@@ -251,14 +259,16 @@ func (a *activation) annotate(ctx context.Context, r *Evaluation) error {
 		return stop
 	}
 	if err != nil {
-		*r = p.failed(err.Error())
+		*r = p.failed("spec.auditAnnotations", err.Error())
 		return nil
 	}
 	for i := range values {
 		source := &p.source.Annotations[i]
 		switch v := &values[i]; {
 		case v.err != nil:
-			if !p.source.Ignore {
+			if p.source.Ignore {
+				p.fail(r, Denial{Whole: true, Place: "spec.auditAnnotations", Message: v.err.Error()})
+			} else {
 				r.Refused = append(r.Refused, v.err.Error())
 			}
 		case v.value.Type() == types.StringType:

@@ -134,7 +134,7 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 			return Mutated{}, err
 		}
 		if failure != "" {
-			return Mutated{Object: in.Object, Failures: []Failure{{Index: -1, Message: failure}}}, nil
+			return Mutated{Skipping: skipping, Object: in.Object, Failures: []Failure{{Index: -1, Message: failure}}}, nil
 		}
 		if skipping.Skipped != "" {
 			return Mutated{Skipping: skipping}, nil
