@@ -65,7 +65,7 @@ func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	flags.StringVar(&f.proofSecret, "proof-secret", proof.DefaultSecret, "Secret in --namespace with the keys of policy proofs; without a proof, authorization policies and OverridePolicies do not count")
 	flags.StringVar(&f.identity, "identity", "", "unique name of this replica (default: $POD_NAME, or derived from the host name)")
 	flags.StringVar(&f.admission, "admission-policies", string(serve.ReadAdmissionPolicies), "what to do with the admission policies of Kubernetes that the cluster has: read leaves them to the API server, enforce is for API servers that do not enforce them, off ignores them")
-	flags.BoolVar(&f.denials, "denial-events", false, "in a cluster, write Events about requests that policies deny: one a minute for each policy and namespace, with a count")
+	flags.BoolVar(&f.denials, "denial-events", false, "in a cluster, write Events about requests that policies deny: for each policy and namespace one at once, then one a minute, with a count")
 	flags.StringSliceVar(&f.watch, "pre-cache-resources", nil, "kinds to watch from the start, as Kind/version or Kind/group/version; others are watched when policies first need them")
 }
 

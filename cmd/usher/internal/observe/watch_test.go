@@ -392,3 +392,19 @@ func TestWatchUntrusted(t *testing.T) {
 	w.err.wait(t, "trying again; name the CA of the server's certificate with --ca-file")
 	w.end()
 }
+
+// TestWatchOnceWithoutDecisions: that there is nothing is said, and where there may be more.
+func TestWatchOnceWithoutDecisions(t *testing.T) {
+	t.Parallel()
+	a := newReplica(t)
+	w := watch(t, "secret", []*replica{a}, "--once", "--denied")
+	s := a.stream()
+	s.write <- `{"kind":"DecisionList","items":[],"lost":0}`
+	close(s.write)
+	if err := <-w.ended; err != nil {
+		t.Fatal(err)
+	}
+	if w.out.String() != "" || !strings.Contains(w.err.String(), "older ones are in its log") {
+		t.Errorf("%q, %q", w.out.String(), w.err.String())
+	}
+}
