@@ -123,7 +123,7 @@ func TestWrap(t *testing.T) {
 			"a part that fails names its rule; a policy that turns out not to be for the request is not named",
 			usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{
 				{Policy: label, Outcome: usher.Skipped},
-				{Policy: team, Rule: "binding b", Outcome: usher.Rejected, Checks: []usher.Check{{Name: "spec.validations[0]", Message: "at most 3"}, {Message: "no such key: x", Failed: true}}},
+				{Policy: team, Rule: "binding b", Outcome: usher.Rejected, Checks: []usher.Check{{Name: "spec.validations[0]", Message: "at most 3"}, {Message: "no such key: x", Failed: true, Actions: []usher.Action{usher.ActDeny}}}},
 			}},
 			nil,
 			map[string]any{

@@ -183,7 +183,7 @@ func (v *existingValidator) deny(ctx context.Context, out *rule.Outcome, r *admi
 	var messages []string
 	for i := range r.Denials {
 		d := &r.Denials[i]
-		check := v.check(d)
+		check := checkOf(v.Policy, d)
 		check.Actions = []usher.Action{usher.ActWarn}
 		if exempt.Covers(&check) {
 			continue

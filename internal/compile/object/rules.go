@@ -80,7 +80,7 @@ func (s *saying) misconfigured(all []misconfigured) {
 
 func (s *saying) add(r *admission.Evaluation, a actions) {
 	for i := range r.Ignored {
-		check := s.policy.check(&r.Ignored[i])
+		check := checkOf(s.policy, &r.Ignored[i])
 		if !s.exempt.Covers(&check) && !slices.ContainsFunc(s.out.Checks, func(c usher.Check) bool { return c.Name == check.Name && c.Message == check.Message }) {
 			s.out.Checks = append(s.out.Checks, check)
 		}
@@ -92,7 +92,7 @@ func (s *saying) add(r *admission.Evaluation, a actions) {
 	s.evaluated = true
 	for i := range r.Denials {
 		d := &r.Denials[i]
-		check := s.policy.check(d)
+		check := checkOf(s.policy, d)
 		if !d.Whole {
 			check.Field = s.policy.validations[d.Index].field
 			if s.exempt.Covers(&check) {
@@ -116,8 +116,8 @@ func (s *saying) add(r *admission.Evaluation, a actions) {
 	}
 }
 
-// check is what a policy says with a denial, without what follows from it.
-func (o *Policy) check(d *admission.Denial) usher.Check {
+// checkOf is what a policy says with a denial, without what follows from it.
+func checkOf(o *Policy, d *admission.Denial) usher.Check {
 	if d.Whole {
 		return usher.Check{Name: d.Place, Message: d.Message, Failed: d.Failed}
 	}
