@@ -209,8 +209,7 @@ func (p *program) misconfigured(err error) (rule.Outcome, error) {
 
 // ignored is the outcome of an error from which nothing follows.
 func ignored(err *configError) rule.Outcome {
-	why := err.cause.Error()
-	return rule.Outcome{Skipped: why, Checks: []usher.Check{{Name: err.of, Message: why, Failed: true}}}
+	return rule.Outcome{Skipped: err.cause.Error()}
 }
 
 // A saying gathers what a policy says with all its params.

@@ -71,7 +71,6 @@ func (s *saying) misconfigured(all []misconfigured) {
 		check := usher.Check{Name: fmt.Sprintf("spec.bindings[%d].paramRef", m.binding), Message: m.err.Error(), Failed: true}
 		if s.policy.ignore {
 			s.out.Skipped = m.err.Error()
-			s.out.Checks = append(s.out.Checks, check)
 			continue
 		}
 		s.say(check, deny, "")
