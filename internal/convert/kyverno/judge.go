@@ -156,12 +156,18 @@ func (j *judge) byOperation(c *syntax.Conditions, kept map[admissionv1.Operation
 
 var ofObject = regexp.MustCompile(`request\.(?:oldObject|object)\b(?:\.(\w+)(?:\.(\w+))?)?`)
 
+// quotedObject finds what Kyverno does not rewrite for workloads.
+var quotedObject = regexp.MustCompile(`\brequest(?:\s*\.\s*\\*"|\s+\.\s*|\.\s+|\s*\|\s*\\*"?)(?:oldObject|object)\b`)
+
 // repeated refuses a rule for pods that reads what differs in the workloads for which Kyverno repeats it.
 func (j *judge) repeated() error {
 	if j.p.templates == v1alpha1.PodTemplatesOff || j.p.templates == "" || !j.p.selection.pods {
 		return nil
 	}
 	text := textOf(j.r.Raw)
+	if found := quotedObject.FindString(text); found != "" {
+		return refuse(j.r.Field, "it is repeated for workloads, and reads the object as "+found+", which Kyverno leaves as it is there", "write request.object")
+	}
 	for _, found := range ofObject.FindAllStringSubmatch(text, -1) {
 		switch field, of := found[1], found[2]; {
 		case field == "metadata" && of != "labels" && of != "annotations" && of != "":
@@ -232,13 +238,13 @@ func placed(field string, err error) error {
 func (j *judge) says(s *expression.Scope) (term, error) {
 	j.scope = s
 	j.context(j.r.Context)
-	applies := yes
+	applies, fails := yes, false
 	if j.preconditions != nil {
 		v, err := j.scope.Conditions(j.preconditions)
 		if err != nil {
 			return no, placed(j.preconditions.Field, err)
 		}
-		applies = termOf(v)
+		applies, fails = termOf(v), v.CanFail()
 	}
 	ok, err := j.passes()
 	if err != nil {
@@ -246,6 +252,10 @@ func (j *judge) says(s *expression.Scope) (term, error) {
 	}
 	for _, text := range j.scope.Notes() {
 		j.note(j.r.Field, text, "")
+	}
+	if fails && ok != yes {
+		// An error of the preconditions is one of the rule, even if the object fits.
+		return term{text: applies.within(either) + " ? " + ok.within(either) + " : true", binds: choice}, nil
 	}
 	return when(applies, ok, yes), nil
 }

@@ -17,6 +17,9 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 		return Value{}, refuse("correct the expression", "%s() has %d arguments", n.Text, write.args)
 	}
 	args := make([]Value, len(n.Args))
+	if n.Text == "contains" && n.Args[0].Op == jmespath.Call {
+		t.searched = n.Args[0]
+	}
 	for i, arg := range n.Args {
 		if arg.Op == jmespath.Reference {
 			return Value{}, refuse(writeIt, "%s() with an expression &x is not imported", n.Text)
@@ -31,6 +34,13 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 		if args[i].root != nil {
 			return Value{}, refuse("name a field of it", "the argument of %s() is more than a policy can read", n.Text)
 		}
+	}
+	if n.Text == "to_array" && args[0].option != "" {
+		if t.searched != n || args[0].Type.Kind != List {
+			return Value{}, refuse(writeIt, "to_array() of something that may be absent is not imported")
+		}
+		// What is searched for is not null, so that [null] is as good as no list.
+		return fresh(args[0].list(), args[0].emptyBinds(), args[0].Type), nil
 	}
 	v, err := write.write(t, args)
 	for _, arg := range args {

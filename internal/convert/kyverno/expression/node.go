@@ -12,6 +12,10 @@ type translation struct {
 
 	// fails says that a call in it may fail.
 	fails *bool
+	// searched is a call that contains() is about.
+	searched *jmespath.Node
+	// looping says that it is evaluated on each element of a list.
+	looping bool
 }
 
 // longest is how long an expression may get: operands of || are written more than once.
@@ -154,7 +158,7 @@ func (t *translation) index(index int, on Value) (Value, error) {
 // each returns the name of the elements of a list, and a translation in which it is taken.
 func (t *translation) each(n *jmespath.Node) (string, *translation) {
 	name := t.ElementName(pathName(n))
-	return name, &translation{Scope: t.Taking(name), fails: t.fails}
+	return name, &translation{Scope: t.Taking(name), fails: t.fails, looping: true}
 }
 
 // then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.

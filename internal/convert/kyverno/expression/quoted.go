@@ -22,6 +22,7 @@ func (t *translation) text(n *jmespath.Node) (Value, error) {
 	if v.root != nil || v.CanBeNull() {
 		return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
 	}
+	t.unread(v)
 	*t.fails = *t.fails || v.CanFail()
 	return textOf(v)
 }
@@ -35,8 +36,16 @@ func (t *translation) outer(n *jmespath.Node) (Value, error) {
 	if v.root != nil || v.CanBeNull() || v.Type.Kind == Text || v.Type.Kind == Any {
 		return v, refuse(writeIt, "a variable in backquotes that may be a text or null is not imported")
 	}
+	t.unread(v)
 	*t.fails = *t.fails || v.CanFail()
 	return fresh(v.Text, v.binds, v.Type), nil
+}
+
+// unread notes that a variable in quotes is not read for a list without elements, as Kyverno reads it.
+func (t *translation) unread(v Value) {
+	if t.looping && v.CanFail() {
+		t.note("if " + v.Text + " is absent, Kyverno has an error, and the policy has one if there is something to compare it with")
+	}
 }
 
 // key selects a key of a map that is read.

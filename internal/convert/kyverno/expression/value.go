@@ -191,7 +191,7 @@ func (v Value) field(name string) Value {
 	case v.option == "" && required:
 		return selected
 	case v.option == "":
-		selected.option, selected.absent = base+optional(name), missing
+		selected.option, selected.absent = base+optional(name)+nullable(name, t), missing
 		return selected
 	}
 	selected.option, selected.absent, selected.guard = v.option+optional(name), v.absent, v.guard
@@ -199,6 +199,16 @@ func (v Value) field(name string) Value {
 		selected.absent, selected.guard = mixed, v.NotNull()
 	}
 	return selected
+}
+
+// nullable makes an optional value none that API servers write as null: the rules of roles that have none.
+func nullable(name string, t Type) string {
+	if name == "rules" && t.Kind == List {
+		if _, ok := t.Item().Field("verbs"); ok {
+			return ".optFlatMap(v, v == null ? optional.none() : optional.of(v))"
+		}
+	}
+	return ""
 }
 
 func selection(name string) string {

@@ -52,6 +52,9 @@ var leftOut = []string{
 	"Pod/binding", "ReplicaSet", "ReplicaSet/?*",
 }
 
+// LeftOut reports whether Kyverno's default configuration leaves out a kind.
+func LeftOut(kind string) bool { return slices.Contains(leftOut, kind) }
+
 // concerns says that a policy is asked at all: in its namespace, and not about what the configuration leaves out.
 func (p *Policy) concerns(r *Request) bool {
 	gvk := kindOfObject(r.subject())

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/usher-dev/usher/internal/convert/kyverno/interpret"
 	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
@@ -67,17 +65,6 @@ func Requests(policy *syntax.Policy, kinds *kind.Set) []*interpret.Request {
 	return all
 }
 
-// possible says that an object has the types that API servers ask of its kind.
-func (g *generator) possible(object map[string]any) bool {
-	if object == nil {
-		return true
-	}
-	version, _ := object["apiVersion"].(string)
-	name, _ := object["kind"].(string)
-	of := g.kinds.Schema(schema.FromAPIVersionAndKind(version, name))
-	return of == nil || !slices.ContainsFunc(g.kinds.Check(of, object, nil), func(v kind.Violation) bool { return !v.Unknown && !v.Labels && v.Wrong == "" })
-}
-
 // templates returns an object without fields for each kind that a rule names.
 func (g *generator) templates(r *syntax.Rule) []map[string]any {
 	var all []map[string]any
@@ -87,7 +74,7 @@ func (g *generator) templates(r *syntax.Rule) []map[string]any {
 			parts := strings.Split(text, "/")
 			name := parts[len(parts)-1]
 			for of := range g.kinds.Resources() {
-				if of.Kind != name || strings.Contains(of.Name, "/") || len(parts) > 1 && parts[0] != of.Group && parts[0] != of.Version {
+				if of.Kind != name || interpret.LeftOut(of.Kind) || strings.Contains(of.Name, "/") || len(parts) > 1 && parts[0] != of.Group && parts[0] != of.Version {
 					continue
 				}
 				version := of.Version
@@ -116,10 +103,11 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 				object = put(object, g.fields[i].path, value).(map[string]any)
 			}
 		}
-		return object
+		return g.complete(object)
 	}
+	user := interpret.User{Name: "a"}
 	created := func(object map[string]any) *interpret.Request {
-		return &interpret.Request{Operation: "CREATE", Object: object}
+		return &interpret.Request{Operation: "CREATE", Object: object, User: user}
 	}
 	all := []*interpret.Request{created(cloned(of)), created(build())}
 	for i := range g.fields {
@@ -140,7 +128,7 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 				chosen[i] = g.random.IntN(len(g.fields[i].values))
 			}
 		}
-		all = append(all, &interpret.Request{Operation: "UPDATE", OldObject: object, Object: build()})
+		all = append(all, &interpret.Request{Operation: "UPDATE", OldObject: object, Object: build(), User: user})
 	}
 	return all
 }

@@ -47,7 +47,7 @@ func Generated(ctx context.Context, i *convert.Import, exceptions []convert.Fore
 		}
 		allowed := true
 		for _, status := range answers {
-			allowed = allowed && status != interpret.Fail && status != interpret.Error
+			allowed = allowed && status != interpret.Fail && (status != interpret.Error || ignores(policy))
 		}
 		settled := c.compare(ctx, r, allowed)
 		if settled.Outcome == proof.Holds {
@@ -69,6 +69,15 @@ func Generated(ctx context.Context, i *convert.Import, exceptions []convert.Fore
 		return []proof.Row{row(unjudged("none of %d requests is denied", same), "generated requests")}
 	}
 	return []proof.Row{row(proof.Row{Outcome: proof.Holds}, fmt.Sprintf("%d generated requests, of which %d are denied", same, denied))}
+}
+
+// ignores reports whether a policy allows what it has an error for.
+func ignores(p *syntax.Policy) bool {
+	of := p.Spec.FailurePolicy
+	if w := p.Spec.WebhookConfiguration; w != nil && w.FailurePolicy != "" {
+		of = w.FailurePolicy
+	}
+	return of == "Ignore"
 }
 
 // A comparer runs requests on what a policy became.
