@@ -72,7 +72,7 @@ func TestJSONIsCamelCase(t *testing.T) {
 		"usher authz who-can":  append([]string{"get", "secrets", "-n", "shop"}, authz...),
 		"usher authz what-can": append([]string{"--as", "jane", "--as-group", "devs"}, authz...),
 		"usher authz diff":     {examples + "authorization/policies/hide-db.yaml", examples + "authorization/policies/own-config.yaml"},
-		"usher impact":         {examples + "../docs/testdata/impact/old", examples + "../docs/testdata/impact/new", "--from", examples + "../docs/testdata/impact/audit.log"},
+		"usher impact":         {examples + "../docs/testdata/impact/old", examples + "../docs/testdata/impact/new", "--requests", examples + "../docs/testdata/impact/audit.log"},
 		"usher bench":          {server.URL, "-f", examples + "objects/pod.yaml", "--insecure-skip-tls-verify", "--duration", "10ms"},
 		"usher version":        {},
 		"usher library list":   {"supply-chain"},

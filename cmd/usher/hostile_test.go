@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -64,7 +65,11 @@ func TestHostileTexts(t *testing.T) {
 			append(own, "-f", files["syntax.yaml"], "--reason", "x", "--owner", "x"), {"-p", broken, "-f", objects, "--reason", "x", "--owner", "x"},
 			{"-f", files["cases"], "--reason", "x", "--owner", "x"},
 		},
-		"usher explain":         {append(own, objects), append(own, objects, "-o", "json"), append(own, objects, "--policy", hostile), {"-p", broken, objects}, {files["cases"]}},
+		"usher explain": {append(own, objects), append(own, objects, "-o", "json"), append(own, objects, "--policy", hostile), {"-p", broken, objects}, {files["cases"]}},
+		"usher impact": {
+			{policies, broken, "--requests", objects}, {files["authz"], policies, "--requests", objects, "--requests", files["audit.log"], "--by", "namespace,resource,user,owner"},
+			{files["authz"], policies, "--requests", files["audit.log"], "--by", "user", "-o", "markdown"}, {policies, policies, "--requests", hostile}, {policies, policies, "--requests", objects, "--by", hostile},
+		},
 		"usher init":            {{filepath.Join(filepath.Dir(objects), "init"), "--pack", hostile}, {objects}},
 		"usher library install": {{hostile}, {"--kubeconfig", hostile, "best-practices"}},
 		"usher library list":    {{hostile}, {"--packs", files["packs"]}},
@@ -175,6 +180,17 @@ func hostileFiles(t *testing.T) map[string]string {
 	write("broken.yaml", "a: [\n  "+hostile+": '\n")
 	write("syntax.yaml", "apiVersion: usher.dev/v1alpha1\nkind: ObjectPolicy\nmetadata: {name: \"\\x1b[2J\\a\\u202e\"}\nspec: {\"\\e\": [}\n")
 	write("object.yaml", map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": hostile, "namespace": "shop", "labels": map[string]any{"team": hostile}}, "data": map[string]any{hostile: hostile}})
+	event, err := json.Marshal(map[string]any{
+		"kind": "Event", "apiVersion": "audit.k8s.io/v1", "stage": "ResponseComplete", "verb": "create", "requestURI": "/api/v1/namespaces/shop/configmaps",
+		"user": map[string]any{"username": hostile}, "responseStatus": map[string]any{"code": 201},
+		"responseObject": map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
+			"name": hostile, "namespace": "shop", "labels": map[string]any{"team": hostile}, "ownerReferences": []any{map[string]any{"kind": hostile, "name": hostile, "controller": true}},
+		}, "data": map[string]any{hostile: hostile}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("audit.log", string(event)+"\n"+hostile+"\n")
 	write("allowed.yaml", map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": hostile}})
 	write("cluster/namespace.yaml", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "labels": map[string]any{"a": hostile}}})
 	write("authz/policy.yaml", authz)

@@ -163,13 +163,6 @@ func (t *subject) resourceOf() typecheck.Target {
 	return typecheck.Target{}
 }
 
-// depends reports whether the outcome of the last request may be another one in other namespaces, or with
-// facts that trials do not have.
-func (t *run) depends(d *usher.Decision) bool {
-	skipped := slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Outcome == usher.Skipped })
-	return t.world.asked() && (!t.explained.selects || t.world.lacks() || skipped)
-}
-
 // labelled returns an object with labels that the objectSelector of an admission policy selects.
 func (t *subject) labelled(object map[string]any) map[string]any {
 	if t.explained.targets == nil || len(t.words.chosen)+len(t.words.unchosen) == 0 {

@@ -189,6 +189,10 @@ func valuesOf(c rule.Comparison) []any {
 			}
 			return nil
 		}
+		if c.Op == "!=" && with == "" {
+			// What has to be there is not, if all that is tried is empty.
+			return []any{with, "1"}
+		}
 	}
 	return []any{c.With}
 }

@@ -281,7 +281,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 			t.check(object, finding.Patch)
 		}
 	}
-	t.unknown = t.unknown || t.depends(&decision)
+	t.unknown = t.unknown || t.world.asked()
 	if len(decision.Warnings) > 0 {
 		t.acted++
 	}

@@ -163,3 +163,13 @@ func Count(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
+
+// Some returns the first few of many names, and how many more there are.
+func Some(names []string) string {
+	const most = 5
+	some := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		some += fmt.Sprintf(" and %d more", more)
+	}
+	return some
+}

@@ -189,7 +189,7 @@ func (c *collector) addResults(j *Judgement, f *usher.Finding) bool {
 		})
 	}
 	switch {
-	case f.Outcome == usher.Failed:
+	case f.Outcome == usher.Failed && !slices.ContainsFunc(f.Checks, func(part usher.Check) bool { return part.Failed }):
 		c.addResult(j, f, &result.Result{Rule: f.Rule, Status: result.Error, Message: f.Err.Error()})
 	case f.Outcome == usher.Changed:
 		fields, after := changes(c.object, f.Patch)

@@ -42,6 +42,9 @@ func model(c combination, w writer) policytest.Expect {
 	for _, f := range left {
 		c.say(&s, f, c.actions(w))
 	}
+	if len(s.denials) == 0 && s.audit["exempted-by"] == "" && c[failure] == "error: Ignore" {
+		s.audit["failed-by"] = c.rule()
+	}
 	if len(s.denials) > 0 {
 		s.audit["denied-by"] = c.rule()
 		if nearly != "" {

@@ -43,8 +43,10 @@ func shared() map[string]meaning {
 		"context":           one("", "string", "context of the kubeconfig (default: the current one)"),
 		"dir":               one("", "string", "folder of the files on the hosts of the API servers"),
 		// Commands that write do it, those that are about a request are told that it is one.
-		"dry-run":        {"", []string{"bool"}, []string{"mark the request as a dry run", "ask whether the change would be allowed"}},
-		"explain":        one("", "bool", ""),
+		"dry-run": {"", []string{"bool"}, []string{"mark the request as a dry run", "ask whether the change would be allowed"}},
+		"explain": one("", "bool", ""),
+		// The results of an audit are a set of statuses.
+		"fail-on":        {"", []string{"results", "stringSlice"}, []string{"results that make the exit status 1", "differences that make the exit status 1"}},
 		"facts":          one("", "stringArray", "file or folder with objects that exist in the cluster (repeatable)"),
 		"field-selector": one("", "string", "field selector of the request"),
 		"file":           one("f", "stringArray", "file or folder with "),
@@ -70,6 +72,7 @@ func shared() map[string]meaning {
 		"policies":              one("p", "stringArray", "file or folder with policies"),
 		"port":                  one("", "int", "port to listen on; 0 selects a free port"),
 		"proof-secret":          one("", "string", "Secret in --namespace with the keys of policy proofs"),
+		"prove":                 one("", "stringArray", "file or folder with tests"),
 		"rbac":                  one("", "stringArray", "file or folder with roles and bindings (repeatable)"),
 		"resource":              one("", "string", "resource of the request"),
 		"selector":              one("l", "string", "label selector of the request"),

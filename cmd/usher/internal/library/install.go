@@ -39,15 +39,15 @@ of the same name that is not of a pack is not replaced, nor is one of a later ve
 unless --downgrade is set. Nor does --apply replace what somebody else writes at the same
 time. Policies that a pack does not have any more are named, and stay.
 
-With --namespace, --action and --params are for these namespaces alone: each policy gets a
+With --namespaces, --action and --params are for these namespaces alone: each policy gets a
 binding of that name, with the params of the others, or its binding for the namespace is
-changed. Without --namespace, they are for all bindings, also for those.
+changed. Without --namespaces, they are for all bindings, also for those.
 
 With --dry-run nothing is written, and API servers say whether they would accept it.`,
 		Example: `  usher library install supply-chain --params 'registries=[registry.acme.example]' --out policies/
   usher library install networking --apply --dry-run
   usher library install networking --apply
-  usher library install networking --apply --action Deny --namespace shop
+  usher library install networking --apply --action Deny --namespaces shop
   usher library install networking --apply --action Deny
   usher library install reliability | kubectl apply --server-side -f -`,
 		ValidArgsFunction: f.Complete,

@@ -64,7 +64,7 @@ func Read(cmd *cobra.Command, s cli.Streams, paths []string) ([]Input, error) {
 		}
 	}
 	if len(skipped) > 0 {
-		cli.Notef(cmd, s, "note", "skipped what is not a Kubernetes object in %s: %s", cli.Count(len(skipped), "file", "files"), strings.Join(skipped, ", "))
+		cli.Notef(cmd, s, "note", "skipped what is not a Kubernetes object in %s: %s", cli.Count(len(skipped), "file", "files"), cli.Some(skipped))
 	}
 	if len(inputs) == 0 {
 		return nil, fmt.Errorf("no objects in %s", strings.Join(paths, ", "))

@@ -20,11 +20,11 @@ func (f *Flags) checkNamespaces(found []library.Policy, settings []library.Setti
 		return nil
 	}
 	if f.action == "" && len(f.params) == 0 {
-		return errors.New("--namespace is for --action and --params: say what is different there, as in --action Deny")
+		return errors.New("--namespaces is for --action and --params: say what is different there, as in --action Deny")
 	}
 	for _, namespace := range f.namespaces {
 		if errs := validation.IsDNS1123Label(namespace); len(errs) > 0 {
-			return fmt.Errorf("--namespace %q: not the name of a namespace: %s", namespace, errs[0])
+			return fmt.Errorf("--namespaces %q: not the name of a namespace: %s", namespace, errs[0])
 		}
 	}
 	for i := range found {

@@ -45,7 +45,7 @@ func (f *Flags) RegisterSettings(cmd *cobra.Command) {
 
 // RegisterNamespaces adds the flag for settings of single namespaces.
 func (f *Flags) RegisterNamespaces(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespaces that --action and --params are for, as in shop,pay: a binding for each is added, or changed, and what other namespaces have stays")
+	cmd.Flags().StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces that --action and --params are for, as in shop,pay: a binding for each is added, or changed, and what other namespaces have stays")
 }
 
 // Packs returns the packs that come with Usher, and those of the folders.

@@ -41,14 +41,14 @@ type impactFlags struct {
 func Impact(s cli.Streams) *cobra.Command {
 	var f impactFlags
 	cmd := &cobra.Command{
-		Use:        "impact OLD NEW --from REQUESTS",
+		Use:        "impact OLD NEW --requests PATH",
 		SuggestFor: []string{"diff", "compare", "what-if"},
 		Short:      "Show what a change of policies would do to requests",
 		Long: `Impact compares two sets of policies, in files or folders, on requests: which of them
 would be newly denied, or allowed, or warned of, whose objects would come out otherwise, and
 for which a rule would fail that did not.
 
-The requests are those of --from: audit logs of API servers, which may be compressed, and
+The requests are those of --requests: audit logs of API servers, which may be compressed, and
 objects and AdmissionReviews in files and folders. Objects are judged as if they were created.
 
 What is not known is said, never guessed. Audit logs of the level RequestResponse have most of
@@ -59,16 +59,16 @@ with --facts, and policies that read who sends the request do not judge objects 
 
 The exit status is 0 if there is no difference of --fail-on, 1 if there is one or if no
 policy that differs is for any of the requests, and 2 if policies or requests cannot be used.`,
-		Example: `  usher impact old/ new/ --from /var/log/kubernetes/audit.log
-  usher impact old/ new/ --from manifests/ --from reviews/
-  git worktree add ../main main && usher impact ../main/policies policies --from manifests/ -o markdown
-  zcat audit-*.log.gz | usher impact old/ new/ --from - --by policy,namespace,user
-  usher impact old/ new/ --from audit.log --fail-on denied,failing,unknown`,
+		Example: `  usher impact old/ new/ --requests /var/log/kubernetes/audit.log
+  usher impact old/ new/ --requests manifests/ --requests reviews/
+  git worktree add ../main main && usher impact ../main/policies policies --requests manifests/ -o markdown
+  zcat audit-*.log.gz | usher impact old/ new/ --requests - --by policy,namespace,user
+  usher impact old/ new/ --requests audit.log --fail-on denied,failing,unknown`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0], args[1]) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.from, "from", nil, "file or folder with requests: audit logs, objects, AdmissionReviews, - for the standard input (repeatable)")
+	flags.StringArrayVar(&f.from, "requests", nil, "file or folder with requests: audit logs, objects, AdmissionReviews, - for the standard input (repeatable)")
 	f.facts.Register(flags)
 	f.limits.RegisterWithTimeout(cmd)
 	flags.StringSliceVar(&f.by, "by", []string{"namespace", "resource"}, "what to count differences by, besides policies: namespace, resource, user, owner")
@@ -147,7 +147,7 @@ func (f *impactFlags) validate(old, new string) error {
 		return errors.New("--fail-on: none excludes the others")
 	}
 	if len(f.from) == 0 {
-		return errors.New("no requests: name audit logs, objects or AdmissionReviews with --from")
+		return errors.New("no requests: name audit logs, objects or AdmissionReviews with --requests")
 	}
 	return cmp.Or(cli.ReadsStdinOnce([]string{old}, []string{new}, f.from), nil)
 }
@@ -254,9 +254,6 @@ func unknownFacts(s *impact.Subject, missing []string) []string {
 	return slices.DeleteFunc(missing, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") })
 }
 
-// mostNamed is how many skipped files are named.
-const mostNamed = 5
-
 // read calls use for all requests, in order. Files of folders that have none are skipped with a note.
 func (c *comparing) read(ctx context.Context, cmd *cobra.Command, s cli.Streams, from []string, use func(*impact.Subject) error) error {
 	var skipped []string
@@ -265,7 +262,7 @@ func (c *comparing) read(ctx context.Context, cmd *cobra.Command, s cli.Streams,
 		if path != "-" {
 			found, err := manifest.Files(path)
 			if err != nil {
-				return fmt.Errorf("--from: %w", err)
+				return fmt.Errorf("--requests: %w", err)
 			}
 			files = found
 		}
@@ -276,16 +273,12 @@ func (c *comparing) read(ctx context.Context, cmd *cobra.Command, s cli.Streams,
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("--from: %w", err)
+				return fmt.Errorf("--requests: %w", err)
 			}
 		}
 	}
 	if len(skipped) > 0 {
-		names := strings.Join(skipped[:min(len(skipped), mostNamed)], ", ")
-		if more := len(skipped) - mostNamed; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
-		cli.Notef(cmd, s, "note", "skipped what is neither an audit log nor a Kubernetes object in %s: %s", cli.Count(len(skipped), "file", "files"), names)
+		cli.Notef(cmd, s, "note", "skipped what is neither an audit log nor a Kubernetes object in %s: %s", cli.Count(len(skipped), "file", "files"), cli.Some(skipped))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -171,7 +172,11 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 	if len(f.tests) == 0 {
 		return nil, nil
 	}
-	inputs, err := objects.Read(cmd, s, f.tests)
+	paths, err := f.testPaths()
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := objects.Read(cmd, s, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -188,6 +193,35 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 		return nil, fmt.Errorf("no tests in %s: expected objects of the kind %s", strings.Join(f.tests, ", "), f.test)
 	}
 	return rows, nil
+}
+
+// testPaths returns the paths of --prove, and the files with tests in hidden folders below them, which are
+// left out otherwise.
+func (f *importFlags) testPaths() ([]string, error) {
+	paths := slices.Clone(f.tests)
+	for _, root := range f.tests {
+		if f.testFile == "" || root == "-" {
+			continue
+		}
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Type().IsRegular() && entry.Name() == f.testFile && hidden(root, path) {
+				paths = append(paths, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--prove: %w", err)
+		}
+	}
+	return paths, nil
+}
+
+// hidden reports whether a folder between two paths is hidden.
+func hidden(root, path string) bool {
+	below, err := filepath.Rel(root, filepath.Dir(path))
+	return err == nil && slices.ContainsFunc(strings.Split(filepath.ToSlash(below), "/"), func(name string) bool {
+		return strings.HasPrefix(name, ".") && name != "." && name != ".."
+	})
 }
 
 // untested proves the policies that no test has judged.

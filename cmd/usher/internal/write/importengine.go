@@ -22,8 +22,10 @@ type engine struct {
 	// kind test.
 	is, isTest func(object map[string]any) bool
 	test       string
-	policies   func(ctx context.Context, objects []convert.Foreign, o convert.Options) []convert.Import
-	prove      func(ctx context.Context, of *convert.Foreign, read proof.Read, o convert.Options) []proof.Row
+	// testFile is the name that files with tests have in hidden folders; empty if they are in none.
+	testFile string
+	policies func(ctx context.Context, objects []convert.Foreign, o convert.Options) []convert.Import
+	prove    func(ctx context.Context, of *convert.Foreign, read proof.Read, o convert.Options) []proof.Row
 	// generated proves a policy without tests; nil if nothing does.
 	generated func(ctx context.Context, i *convert.Import, found []convert.Foreign, o convert.Options) []proof.Row
 }
@@ -32,7 +34,7 @@ type engine struct {
 func proveOptions(o convert.Options) prove.Options {
 	return prove.Options{Kinds: o.Kinds, Limits: o.Limits, Convert: func(ctx context.Context, objects []convert.Foreign) []convert.Import {
 		o.Enforce = true
-		return kyverno.Policies(ctx, objects, o)
+		return kyvernoPolicies(ctx, objects, o)
 	}}
 }
 
@@ -89,7 +91,7 @@ func kyvernoPolicies(ctx context.Context, all []convert.Foreign, o convert.Optio
 // importKyverno returns usher import kyverno.
 func importKyverno(s cli.Streams) *cobra.Command {
 	f := importFlags{engine: engine{
-		name: "Kyverno", is: isKyverno, isTest: prove.IsTest, test: "Test", policies: kyvernoPolicies,
+		name: "Kyverno", is: isKyverno, isTest: prove.IsTest, test: "Test", testFile: "kyverno-test.yaml", policies: kyvernoPolicies,
 		prove: func(ctx context.Context, of *convert.Foreign, read proof.Read, o convert.Options) []proof.Row {
 			return prove.Tests(ctx, of, read, proveOptions(o))
 		},
@@ -118,6 +120,7 @@ they did. Tests are written as cases of 'usher test' as well, into the folder ca
 The exit status is 0 if all is converted, 1 if something was left out or a test differs, and
 2 if a file cannot be read or written.`,
 		Example: `  usher import kyverno policies/ --out usher/
+  usher import kyverno policies/ --prove policies/ --out usher/
   usher import kyverno --report text policies/
   usher import kyverno --from-cluster --out usher/`,
 		Args: cobra.ArbitraryArgs,

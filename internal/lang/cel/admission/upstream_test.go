@@ -492,7 +492,7 @@ func matchRow(t *testing.T, row record) string {
 	}
 	program, _ := admission.Compile(source)
 	s := endpoints(t, "foo")
-	r := evaluate(t, program, s)
+	r := asUpstream(evaluate(t, program, s))
 	v := newValidator(t, source)
 	if want := v.evaluate(s); fmt.Sprint(want) != fmt.Sprint(r) {
 		t.Errorf("%s: upstream %+v, usher %+v", row.text("name"), want, r)
@@ -539,7 +539,7 @@ func validateRow(t *testing.T, row record) string {
 	}
 	program, _ := admission.Compile(source)
 	s := endpoints(t, "foo")
-	r := evaluate(t, program, s)
+	r := asUpstream(evaluate(t, program, s))
 	v := newValidator(t, source)
 	if want := v.evaluate(s); fmt.Sprint(want) != fmt.Sprint(r) {
 		t.Errorf("%s: upstream %+v, usher %+v", row.text("name"), want, r)
