@@ -43,20 +43,16 @@ func shared() map[string]meaning {
 		"context":           one("", "string", "context of the kubeconfig (default: the current one)"),
 		"dir":               one("", "string", "folder of the files on the hosts of the API servers"),
 		// Commands that write do it, those that are about a request are told that it is one.
-		"dry-run": {"", []string{"bool"}, []string{"mark the request as a dry run", "ask whether the change would be allowed"}},
-		"explain": one("", "bool", ""),
-		// The results of an audit are a set of statuses.
-		"fail-on":        {"", []string{"results", "stringSlice"}, []string{"results that make the exit status 1", "differences that make the exit status 1"}},
+		"dry-run":        {"", []string{"bool"}, []string{"mark the request as a dry run", "ask whether the change would be allowed"}},
+		"explain":        one("", "bool", ""),
 		"facts":          one("", "stringArray", "file or folder with objects that exist in the cluster (repeatable)"),
 		"field-selector": one("", "string", "field selector of the request"),
 		"file":           one("f", "stringArray", "file or folder with "),
 		"http-facts":     one("", "stringSlice", "hosts that cluster policies may ask for facts"),
 		"kube-version":   one("", "string", "version of Kubernetes whose functions the expressions of admission policies may use"),
-		"force":          one("", "bool", "with --out, overwrite files that exist"), "enforce": one("", "bool", "let policies deny where they did"),
-		"report":       one("", "format", "print the outcome for each policy, in place of the policies: text, json, yaml"),
-		"from-cluster": one("", "bool", "read the cluster of the kubeconfig; nothing is written to it"),
-		"kubeconfig":   one("", "string", "kubeconfig of the cluster"),
-		"name":         one("", "string", "name of the request"),
+		"from-cluster":   one("", "bool", "read the cluster of the kubeconfig; nothing is written to it"),
+		"kubeconfig":     one("", "string", "kubeconfig of the cluster"),
+		"name":           one("", "string", "name of the request"),
 		// kubectl and helm call all of them so, and no command has two.
 		"namespace":             {"n", []string{"string"}, []string{"namespace of the request", "namespace of the policies", "namespace of Usher", "namespace to audit"}},
 		"namespaced-http-facts": one("", "stringSlice", "hosts that policies of a namespace may ask for facts"),
@@ -72,7 +68,6 @@ func shared() map[string]meaning {
 		"policies":              one("p", "stringArray", "file or folder with policies"),
 		"port":                  one("", "int", "port to listen on; 0 selects a free port"),
 		"proof-secret":          one("", "string", "Secret in --namespace with the keys of policy proofs"),
-		"prove":                 one("", "stringArray", "file or folder with tests"),
 		"rbac":                  one("", "stringArray", "file or folder with roles and bindings (repeatable)"),
 		"resource":              one("", "string", "resource of the request"),
 		"selector":              one("l", "string", "label selector of the request"),
@@ -104,9 +99,14 @@ func ofServers() map[string]meaning {
 	}
 }
 
-// settings are the flags of commands about packs and exemptions.
+// settings are the flags of commands about packs, exemptions, imports and results.
 func settings() map[string]meaning {
 	return map[string]meaning{
+		"force": one("", "bool", "with --out, overwrite files that exist"), "enforce": one("", "bool", "let policies deny where they did"),
+		"report": one("", "format", "print the outcome for each policy, in place of the policies: text, json, yaml"),
+		"prove":  one("", "stringArray", "file or folder with tests"),
+		// The results of an audit are a set of statuses.
+		"fail-on": {"", []string{"results", "stringSlice"}, []string{"results that make the exit status 1", "differences that make the exit status 1"}},
 		// Of an exemption it is what follows instead of a denial.
 		"action": {"", []string{"string"}, []string{"what follows instead of the denial", "what follows from a validation that fails"}},
 		"packs":  one("", "stringArray", "folder with a pack.yaml, or with folders that have one: packs of your own (repeatable)"),

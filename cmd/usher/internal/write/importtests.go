@@ -1,0 +1,136 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/convert/proof"
+)
+
+// proofs runs the tests of the other engine.
+func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o convert.Options) ([]proof.Row, error) {
+	if len(f.tests) == 0 {
+		return nil, nil
+	}
+	paths, err := f.testPaths()
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := objects.Read(cmd, s, paths)
+	if err != nil {
+		return nil, err
+	}
+	var rows []proof.Row
+	read := together{known: map[string]*readOnce{}}
+	found, _ := foreign(inputs, f.isTest)
+	for i := range found {
+		rows = append(rows, f.prove(ctx, &found[i], read.file, o)...)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("no tests in %s: expected objects of the kind %s", strings.Join(f.tests, ", "), f.test)
+	}
+	return rows, nil
+}
+
+// testPaths returns the paths of --prove, and the files with tests in hidden folders below them, which are
+// left out otherwise.
+func (f *importFlags) testPaths() ([]string, error) {
+	paths := slices.Clone(f.tests)
+	for _, root := range f.tests {
+		if f.testFile == "" || root == "-" {
+			continue
+		}
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Type().IsRegular() && entry.Name() == f.testFile && hidden(root, path) {
+				paths = append(paths, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--prove: %w", err)
+		}
+	}
+	return paths, nil
+}
+
+// hidden reports whether a folder between two paths is hidden.
+func hidden(root, path string) bool {
+	below, err := filepath.Rel(root, filepath.Dir(path))
+	return err == nil && slices.ContainsFunc(strings.Split(filepath.ToSlash(below), "/"), func(name string) bool {
+		return strings.HasPrefix(name, ".") && name != "." && name != ".."
+	})
+}
+
+// untested proves the policies that no test has judged.
+func (f *importFlags) untested(ctx context.Context, imports []convert.Import, rows []proof.Row, found []convert.Foreign, o convert.Options) []proof.Row {
+	var more []proof.Row
+	if f.generated == nil || len(f.tests) == 0 {
+		return nil
+	}
+	for i, own := range testsOf(imports, rows) {
+		judged := slices.ContainsFunc(own, func(r *proof.Row) bool { return r.Outcome != proof.Unjudged })
+		if !judged && len(imports[i].To) > 0 && ctx.Err() == nil {
+			more = append(more, f.generated(ctx, &imports[i], found, o)...)
+		}
+	}
+	return more
+}
+
+// mostTogether is how much the files that tests name may have together, in bytes.
+const mostTogether = 64 << 20
+
+// A together reads the files that tests name, each once.
+type together struct {
+	known map[string]*readOnce
+	bytes int64
+}
+
+type readOnce struct {
+	objects []map[string]any
+	reviews []*admissionv1.AdmissionRequest
+	err     error
+}
+
+// file implements [proof.Read].
+func (t *together) file(name string) ([]map[string]any, []*admissionv1.AdmissionRequest, error) {
+	r := t.known[name]
+	if r == nil {
+		r = &readOnce{}
+		t.known[name] = r
+		r.err = t.read(name, r)
+	}
+	return r.objects, r.reviews, r.err
+}
+
+func (t *together) read(name string, into *readOnce) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	if t.bytes += info.Size(); t.bytes > mostTogether {
+		return fmt.Errorf("read %s: the files that tests name have more than %d MiB together", name, mostTogether>>20)
+	}
+	inputs, err := objects.File(name)
+	for i := range inputs {
+		if in := &inputs[i]; in.Review != nil {
+			into.reviews = append(into.reviews, in.Review)
+		} else {
+			into.objects = append(into.objects, in.Object)
+		}
+	}
+	return err
+}
