@@ -168,7 +168,7 @@ func TestImpactOfAnAuditLog(t *testing.T) {
 	if err := process.WaitRegistered(testContext(t), r.RESTConfig); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range strings.Split(comparedPolicies, "---") {
+	for text := range strings.SplitSeq(comparedPolicies, "---") {
 		r.enforce(t, parse(t, "%s", text))
 	}
 	r.awaitAll(t)
@@ -228,7 +228,7 @@ func (r *rig) awaitAll(t *testing.T) {
 func (r *rig) impact(t *testing.T, log string, requests int) []string {
 	t.Helper()
 	var compiled []compile.Compiled
-	for _, text := range strings.Split(comparedPolicies, "---") {
+	for text := range strings.SplitSeq(comparedPolicies, "---") {
 		raw, err := parse(t, "%s", text).MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
