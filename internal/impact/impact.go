@@ -151,14 +151,13 @@ func (c *Comparison) concerning(r *usher.Request) []*rule.Rule {
 	var some []*rule.Rule
 	for i := range c.changed {
 		m := c.changed[i].Match
+		bySelectors := len(m.Selectors) > 0 && len(m.Resources) == 0
 		m.Selectors = nil
-		if c.changed[i].Inspects {
-			continue
-		}
-		if len(c.changed[i].Match.Selectors) > 0 && len(m.Resources) == 0 || m.Matches(&target) {
-			if m.InScope(&target) && (len(m.Operations) == 0 || slices.Contains(m.Operations, r.Operation)) {
-				some = append(some, &c.changed[i])
-			}
+		switch {
+		case c.changed[i].Inspects, !bySelectors && !m.Matches(&target):
+		case bySelectors && (!m.InScope(&target) || len(m.Operations) > 0 && !slices.Contains(m.Operations, r.Operation)):
+		default:
+			some = append(some, &c.changed[i])
 		}
 	}
 	return some
@@ -177,7 +176,7 @@ func (s *Subject) unknown(rules []*rule.Rule) []Difference {
 
 // lacks returns why a rule cannot be compared on the request, empty if it can.
 func (s *Subject) lacks(r *rule.Rule) string {
-	object, old := reads(r)
+	object, old := r.ReadPaths()
 	switch {
 	case s.Unknown.Object != "":
 		return s.Unknown.Object
@@ -191,21 +190,6 @@ func (s *Subject) lacks(r *rule.Rule) string {
 		return s.Unknown.Defaults
 	}
 	return ""
-}
-
-// reads returns the paths that a rule reads in the object and in the old one.
-func reads(r *rule.Rule) (object, old *usher.Paths) {
-	object, old = &usher.Paths{}, &usher.Paths{}
-	for i := range r.Steps {
-		selective, ok := r.Steps[i].Program.(rule.Selective)
-		if !ok {
-			return usher.AllPaths(), usher.AllPaths()
-		}
-		o, before := selective.ReadPaths()
-		object.Merge(o)
-		old.Merge(before)
-	}
-	return object, old
 }
 
 // absent reports whether some of the paths may be in fields that API servers fill in: all but labels,

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/podtemplate"
 )
 
 // A Row counts requests that one policy makes one kind of difference to.
@@ -134,17 +135,13 @@ func ownerOf(r *usher.Request) string {
 	if err != nil {
 		return ""
 	}
-	metadata, _ := object["metadata"].(map[string]any)
-	owners, _ := metadata["ownerReferences"].([]any)
-	for _, one := range owners {
-		owner, _ := one.(map[string]any)
-		if controls, _ := owner["controller"].(bool); controls {
-			kind, _ := owner["kind"].(string)
-			name, _ := owner["name"].(string)
-			return kind + " " + name
-		}
+	owner := podtemplate.Controller(object)
+	if owner == nil {
+		return ""
 	}
-	return ""
+	kind, _ := owner["kind"].(string)
+	name, _ := owner["name"].(string)
+	return kind + " " + name
 }
 
 // A Summary is what a tally has counted.

@@ -160,13 +160,18 @@ func (w *Workload) FieldPath(ofPod string) string {
 }
 
 // Controlled reports whether an object is owned by a controller.
-func Controlled(object map[string]any) bool {
+func Controlled(object map[string]any) bool { return Controller(object) != nil }
+
+// Controller returns the reference to the controller that owns an object, nil if there is none.
+func Controller(object map[string]any) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	owners, _ := metadata["ownerReferences"].([]any)
-	return slices.ContainsFunc(owners, func(owner any) bool {
-		fields, _ := owner.(map[string]any)
-		return fields["controller"] == true
-	})
+	for _, owner := range owners {
+		if fields, _ := owner.(map[string]any); fields["controller"] == true {
+			return fields
+		}
+	}
+	return nil
 }
 
 // at returns the map at a path, or nil.

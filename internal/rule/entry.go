@@ -269,19 +269,8 @@ func (r *Rule) readsMetadata() bool {
 			return true
 		}
 	}
-	for i := range r.Steps {
-		selective, ok := r.Steps[i].Program.(Selective)
-		if !ok {
-			return true
-		}
-		object, old := selective.ReadPaths()
-		for _, field := range guarded {
-			if object.Meets("metadata", field) || old.Meets("metadata", field) {
-				return true
-			}
-		}
-	}
-	return false
+	object, old := r.ReadPaths()
+	return slices.ContainsFunc(guarded[:], func(field string) bool { return object.Meets("metadata", field) || old.Meets("metadata", field) })
 }
 
 func fieldOfMetadata(f Field) bool {

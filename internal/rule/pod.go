@@ -91,14 +91,8 @@ func (r *Rule) readsOfPod() *usher.Paths {
 			reads.Add(field.Path...)
 		}
 	}
-	for i := range r.Steps {
-		selective, ok := r.Steps[i].Program.(Selective)
-		if !ok {
-			return usher.AllPaths()
-		}
-		object, _ := selective.ReadPaths()
-		reads.Merge(object)
-	}
+	object, _ := r.ReadPaths()
+	reads.Merge(object)
 	return reads
 }
 

@@ -67,6 +67,22 @@ type Step struct {
 	Program Program
 }
 
+// ReadPaths returns the paths that the steps read in the object and in the old object: all, if one of them may
+// read anything. With Pod they are those of the pod.
+func (r *Rule) ReadPaths() (object, old *usher.Paths) {
+	object, old = &usher.Paths{}, &usher.Paths{}
+	for i := range r.Steps {
+		selective, ok := r.Steps[i].Program.(Selective)
+		if !ok {
+			return usher.AllPaths(), usher.AllPaths()
+		}
+		inObject, inOld := selective.ReadPaths()
+		object.Merge(inObject)
+		old.Merge(inOld)
+	}
+	return object, old
+}
+
 // SlowPath returns the steps that run slowly, with the reasons.
 func (r *Rule) SlowPath() map[string]string {
 	var slow map[string]string

@@ -165,7 +165,7 @@ func (t *subject) resourceOf() typecheck.Target {
 
 // labelled returns an object with labels that the objectSelector of an admission policy selects.
 func (t *subject) labelled(object map[string]any) map[string]any {
-	if t.explained.targets == nil || len(t.words.chosen)+len(t.words.unchosen) == 0 {
+	if t.explained.targets == nil || len(t.words.objects.with)+len(t.words.objects.without) == 0 {
 		return object
 	}
 	metadata, _ := object["metadata"].(map[string]any)
@@ -173,12 +173,7 @@ func (t *subject) labelled(object map[string]any) map[string]any {
 	object, metadata = maps.Clone(object), maps.Clone(metadata)
 	labels := map[string]any{}
 	maps.Copy(labels, had)
-	for key, value := range t.words.chosen {
-		labels[key] = value
-	}
-	for _, key := range t.words.unchosen {
-		delete(labels, key)
-	}
+	t.words.objects.apply(labels)
 	if metadata == nil {
 		metadata = map[string]any{}
 	}

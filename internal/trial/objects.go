@@ -41,13 +41,8 @@ func minimal(of schema.GroupVersionKind) (map[string]any, bool) {
 type words struct {
 	fields map[string]bool
 	keys   map[string][]string
-	// selected are labels of a namespace that the namespaceSelector of the policy selects, and unselected
-	// those that it must not have.
-	selected   map[string]string
-	unselected []string
-	// chosen and unchosen are the same for the labels of objects, by the objectSelector.
-	chosen   map[string]string
-	unchosen []string
+	// namespaces and objects are what the namespaceSelector and the objectSelector of the policy select.
+	namespaces, objects selection
 }
 
 // keyWord finds labels.team, labels["team"], /metadata/labels/team and metadata.annotations.corp.example/owner.
@@ -66,8 +61,7 @@ func wordsOf(spec any) words {
 		} `json:"matchConstraints"`
 	}
 	if json.Unmarshal(text, &matches) == nil {
-		w.selected, w.unselected = selectedBy(&matches.MatchConstraints.NamespaceSelector)
-		w.chosen, w.unchosen = selectedBy(&matches.MatchConstraints.ObjectSelector)
+		w.namespaces, w.objects = selectedBy(&matches.MatchConstraints.NamespaceSelector), selectedBy(&matches.MatchConstraints.ObjectSelector)
 	}
 	for _, word := range fieldWord.FindAll(text, -1) {
 		w.fields[string(word)] = true

@@ -105,33 +105,44 @@ func (m *maker) place(text string) place {
 	if p["labels"] == nil {
 		p["labels"] = map[string]any{}
 	}
-	for key, value := range m.words.selected {
-		p["labels"][key] = value
-	}
-	for _, key := range m.words.unselected {
-		delete(p["labels"], key)
-	}
+	m.words.namespaces.apply(p["labels"])
 	return p
 }
 
-// selectedBy returns labels that a selector selects, and the keys of those that it does not.
-func selectedBy(s *metav1.LabelSelector) (all map[string]string, without []string) {
-	if all = maps.Clone(s.MatchLabels); all == nil {
-		all = map[string]string{}
+// A selection is labels that a selector selects, and the keys of those that must not be there.
+type selection struct {
+	with    map[string]string
+	without []string
+}
+
+// apply makes labels some that are selected.
+func (s *selection) apply(labels map[string]any) {
+	for key, value := range s.with {
+		labels[key] = value
+	}
+	for _, key := range s.without {
+		delete(labels, key)
+	}
+}
+
+func selectedBy(s *metav1.LabelSelector) selection {
+	all := selection{with: maps.Clone(s.MatchLabels)}
+	if all.with == nil {
+		all.with = map[string]string{}
 	}
 	for _, e := range s.MatchExpressions {
 		switch e.Operator {
 		case metav1.LabelSelectorOpIn:
 			if len(e.Values) > 0 {
-				all[e.Key] = e.Values[0]
+				all.with[e.Key] = e.Values[0]
 			}
 		case metav1.LabelSelectorOpExists:
-			all[e.Key] = "x"
+			all.with[e.Key] = "x"
 		case metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpDoesNotExist:
-			without = append(without, e.Key)
+			all.without = append(all.without, e.Key)
 		}
 	}
-	return all, without
+	return all
 }
 
 // settle finds a namespace in which the rule works for some object that has every field. If it works in none
@@ -187,7 +198,7 @@ func (t *run) places(ctx context.Context) {
 	defer t.world.put(t.at.object(t.namespace))
 	for _, of := range []string{"labels", "annotations"} {
 		for _, key := range slices.Sorted(maps.Keys(t.at[of])) {
-			if _, selected := t.words.selected[key]; selected && of == "labels" {
+			if _, selected := t.words.namespaces.with[key]; selected && of == "labels" {
 				continue
 			}
 			t.world.put(t.at.without(of, key).object(t.namespace))

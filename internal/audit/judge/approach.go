@@ -92,16 +92,8 @@ func (j *Judge) lacks(r *rule.Rule, operation usher.Operation) string {
 
 // readsOld reports whether a rule reads old objects.
 func readsOld(r *rule.Rule) bool {
-	for i := range r.Steps {
-		selective, ok := r.Steps[i].Program.(rule.Selective)
-		if !ok {
-			return true
-		}
-		if _, old := selective.ReadPaths(); !old.Within(&usher.Paths{}) {
-			return true
-		}
-	}
-	return false
+	_, old := r.ReadPaths()
+	return !old.Within(&usher.Paths{})
 }
 
 // never returns why a rule judges no objects at all; empty if it judges some.

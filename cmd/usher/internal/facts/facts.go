@@ -33,6 +33,15 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 // Load reads the objects in the files. It returns them, and a resolver of all facts: these objects,
 // HTTP services, and what users may do by the roles among the objects.
 func (f *Flags) Load() (*Store, fact.Resolver, error) {
+	stores, resolvers, err := f.LoadFor(1)
+	if err != nil {
+		return nil, nil, err
+	}
+	return stores[0], resolvers[0], nil
+}
+
+// LoadFor is [Flags.Load] for n who each ask which of their objects were missing. The files are read once.
+func (f *Flags) LoadFor(n int) ([]*Store, []fact.Resolver, error) {
 	trees, err := object.Load(f.Files...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--facts: %w", err)
@@ -41,8 +50,13 @@ func (f *Flags) Load() (*Store, fact.Resolver, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("--facts: %w", err)
 	}
-	store := &Store{objects: object.FromTrees(trees)}
-	return store, f.From(store, access), nil
+	objects := object.FromTrees(trees)
+	stores, resolvers := make([]*Store, n), make([]fact.Resolver, n)
+	for i := range stores {
+		stores[i] = &Store{objects: objects}
+		resolvers[i] = f.From(stores[i], access)
+	}
+	return stores, resolvers, nil
 }
 
 // From returns a resolver of all facts: objects, HTTP services, and what users may do.

@@ -114,22 +114,11 @@ func (p Set) With(ctx context.Context, more api.Policy) (Set, []rule.Problem, er
 
 // Usable reads policies for cmd, and returns their errors if there are any.
 func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (Set, error) {
-	compiler, err := flags.Compiler()
+	none, err := None(flags)
 	if err != nil {
 		return Set{}, err
 	}
-	set, err := ReadSome(cmd, s, paths)
-	if err != nil {
-		return Set{}, err
-	}
-	compiled, err := compiler.All(cmd.Context(), set.Policies)
-	if err != nil {
-		return Set{}, err
-	}
-	if errs := rule.Errors(Problems(set, compiled)); len(errs) > 0 {
-		return Set{}, invalid(cmd, s, errs)
-	}
-	return compiler.set(compiled), nil
+	return none.After(cmd, s, paths)
 }
 
 // After is [Usable] for policies that come after those of another set: what did not change is compiled
@@ -139,11 +128,14 @@ func (p Set) After(cmd *cobra.Command, s cli.Streams, paths []string) (Set, erro
 	if err != nil {
 		return Set{}, err
 	}
+	before := map[usher.PolicyRef]*compile.Compiled{}
+	for i := range p.compiled {
+		before[p.compiled[i].Ref] = &p.compiled[i]
+	}
 	compiled := make([]compile.Compiled, len(set.Policies))
 	for i, policy := range set.Policies {
-		same := slices.IndexFunc(p.compiled, func(c compile.Compiled) bool { return reflect.DeepEqual(c.Policy.Object, policy.Object) })
-		if same >= 0 {
-			compiled[i] = p.compiled[same]
+		if same := before[compile.Ref(policy.Object)]; same != nil && reflect.DeepEqual(same.Policy.Object, policy.Object) {
+			compiled[i] = *same
 			continue
 		}
 		if compiled[i], err = p.compiler.Policy(cmd.Context(), policy); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -121,16 +120,11 @@ func ownerOf(r *usher.Request) *workload {
 	if err != nil {
 		return nil
 	}
-	metadata, _ := pod["metadata"].(map[string]any)
-	owners, _ := metadata["ownerReferences"].([]any)
-	at := slices.IndexFunc(owners, func(owner any) bool {
-		o, _ := owner.(map[string]any)
-		return o["controller"] == true
-	})
-	if at < 0 {
+	owner := podtemplate.Controller(pod)
+	if owner == nil {
 		return nil
 	}
-	owner, _ := owners[at].(map[string]any)
+	metadata, _ := pod["metadata"].(map[string]any)
 	name := nameOf(map[string]any{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "metadata": owner})
 	gv, err := schema.ParseGroupVersion(name.APIVersion)
 	if err != nil {

@@ -2,7 +2,6 @@ package try
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -149,12 +149,12 @@ func (f *impactFlags) validate(old, new string) error {
 	if len(f.from) == 0 {
 		return errors.New("no requests: name audit logs, objects or AdmissionReviews with --requests")
 	}
-	return cmp.Or(cli.ReadsStdinOnce([]string{old}, []string{new}, f.from), nil)
+	return cli.ReadsStdinOnce([]string{old}, []string{new}, f.from)
 }
 
 // A comparing has requests compared by all processors.
 type comparing struct {
-	timeout policies.Set
+	timeout time.Duration
 	workers []worker
 	tally   *impact.Tally
 	log     *auditlog.Log
@@ -176,16 +176,16 @@ type numbered struct {
 }
 
 func (f *impactFlags) comparing(was, is policies.Set) (*comparing, error) {
-	c := &comparing{timeout: is, log: auditlog.New(), tally: impact.NewTally(impact.By{
+	c := &comparing{timeout: is.Timeout(), log: auditlog.New(), tally: impact.NewTally(impact.By{
 		Namespace: slices.Contains(f.by, "namespace"), Resource: slices.Contains(f.by, "resource"), User: slices.Contains(f.by, "user"), Owner: slices.Contains(f.by, "owner"),
 	})}
-	for range runtime.GOMAXPROCS(0) {
-		store, resolver, err := f.facts.Load()
-		if err != nil {
-			return nil, err
-		}
+	stores, resolvers, err := f.facts.LoadFor(runtime.GOMAXPROCS(0))
+	if err != nil {
+		return nil, err
+	}
+	for i, resolver := range resolvers {
 		both := impact.New(impact.Side{Decider: was.Decider(resolver), Rules: was.Rules}, impact.Side{Decider: is.Decider(resolver), Rules: is.Rules})
-		c.workers, c.differ = append(c.workers, worker{both, store}), both.Policies()
+		c.workers, c.differ = append(c.workers, worker{both, stores[i]}), both.Policies()
 	}
 	return c, nil
 }
@@ -230,7 +230,7 @@ func (c *comparing) compare(ctx context.Context, w *worker, r numbered) error {
 		concerned   bool
 	}
 	w.store.Assume([]string{r.subject.Request.Namespace})
-	a, err := policies.Within(ctx, c.timeout.Timeout(), "compare "+r.subject.From, func(ctx context.Context) (answer, error) {
+	a, err := policies.Within(ctx, c.timeout, "compare "+r.subject.From, func(ctx context.Context) (answer, error) {
 		differences, concerned, err := w.Compare(ctx, r.subject)
 		return answer{differences, concerned}, err
 	})

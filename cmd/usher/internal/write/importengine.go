@@ -38,12 +38,20 @@ func proveOptions(o convert.Options) prove.Options {
 	}}
 }
 
+// command completes the command of an engine.
+func (f *importFlags) command(s cli.Streams, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) }
+	f.register(cmd)
+	return cmd
+}
+
 // importGatekeeper returns usher import gatekeeper.
 func importGatekeeper(s cli.Streams) *cobra.Command {
 	f := importFlags{engine: engine{
 		name: "Gatekeeper", is: gatekeeper.Is, isTest: gatekeeper.IsSuite, test: "Suite", policies: gatekeeper.Policies, prove: gatekeeper.Prove,
 	}}
-	cmd := &cobra.Command{
+	return f.command(s, &cobra.Command{
 		Use:   "gatekeeper PATH...",
 		Short: "Make ClusterObjectPolicies of Gatekeeper's templates in CEL",
 		Long: `Gatekeeper makes a ClusterObjectPolicy of each ConstraintTemplate in CEL among files and
@@ -65,11 +73,7 @@ and 2 if a file cannot be read or written.`,
   usher import gatekeeper library/ --prove library/ --out usher/
   usher import gatekeeper --report json library/
   usher import gatekeeper --from-cluster --out usher/`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
-	}
-	f.register(cmd)
-	return cmd
+	})
 }
 
 // isKyverno reports whether an object is a policy of Kyverno, in patterns or in CEL.
@@ -85,7 +89,7 @@ func kyvernoPolicies(ctx context.Context, all []convert.Foreign, o convert.Optio
 			inPatterns = append(inPatterns, f)
 		}
 	}
-	return append(kyverno.Policies(ctx, inPatterns, o), celkinds.Policies(ctx, inCEL, celkinds.Options(o))...)
+	return append(kyverno.Policies(ctx, inPatterns, o), celkinds.Policies(ctx, inCEL, o)...)
 }
 
 // importKyverno returns usher import kyverno.
@@ -100,7 +104,7 @@ func importKyverno(s cli.Streams) *cobra.Command {
 			return prove.Generated(ctx, i, exceptions, proveOptions(o))
 		},
 	}}
-	cmd := &cobra.Command{
+	return f.command(s, &cobra.Command{
 		Use:   "kyverno PATH...",
 		Short: "Make object policies of Kyverno's policies",
 		Long: `Kyverno makes a ClusterObjectPolicy of each ClusterPolicy, ValidatingPolicy and MutatingPolicy
@@ -123,9 +127,5 @@ The exit status is 0 if all is converted, 1 if something was left out or a test 
   usher import kyverno policies/ --prove policies/ --out usher/
   usher import kyverno --report text policies/
   usher import kyverno --from-cluster --out usher/`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
-	}
-	f.register(cmd)
-	return cmd
+	})
 }

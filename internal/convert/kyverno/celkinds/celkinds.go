@@ -14,8 +14,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
-	"github.com/usher-dev/usher/internal/kind"
-	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/stall"
 )
 
@@ -32,14 +30,7 @@ const (
 )
 
 // Options say how to convert policies.
-type Options struct {
-	// Kinds are the kinds that the policies may select or read.
-	Kinds *kind.Set
-	// Enforce keeps the action Deny of policies, which otherwise becomes Warn.
-	Enforce bool
-	// Limits are those of the policies.
-	Limits rule.Limits
-}
+type Options = convert.Options
 
 // Is reports whether an object is a policy of Kyverno in CEL, or an exception to some.
 func Is(object map[string]any) bool {

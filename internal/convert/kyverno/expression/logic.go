@@ -76,16 +76,22 @@ func orElse(a, b Value) (Value, error) {
 // orWith is Or, as a value.
 func orWith(v Value, constant string) Value { return fresh(v.Or(constant), v.optionBinds(), v.Type) }
 
-// alternative is b in place of an absent value.
-func alternative(a, b Value) Value {
-	t := a.Type
-	if !b.Type.same(t) {
+// common is the type of what is one of two values.
+func common(a, b Type) Type {
+	t := a
+	if !b.same(a) {
 		t = Type{}
-		if number(a.Type) && number(b.Type) {
+		if number(a) && number(b) {
 			t = Type{Kind: Number}
 		}
 	}
-	t.Plain = a.Type.Plain && b.Type.Plain
+	t.Plain = a.Plain && b.Plain
+	return t
+}
+
+// alternative is b in place of an absent value.
+func alternative(a, b Value) Value {
+	t := common(a.Type, b.Type)
 	if b.option != "" {
 		v := Value{Type: t, binds: postfix, option: a.option + ".or(" + b.option + ")", absent: null}
 		v.Text = v.option + ".value()"
@@ -151,15 +157,19 @@ func orEmpty(a, b Value) (Value, bool) {
 	return Value{}, false
 }
 
+// operands writes the two arguments of a node.
+func (t *translation) operands(n *jmespath.Node, on Value) (a, b Value, err error) {
+	if a, err = t.node(n.Args[0], on); err == nil {
+		b, err = t.node(n.Args[1], on)
+	}
+	return a, b, err
+}
+
 // both writes a && b: a if it counts as false, else b.
 func (t *translation) both(n *jmespath.Node, on Value) (Value, error) {
-	a, err := t.node(n.Args[0], on)
+	a, b, err := t.operands(n, on)
 	if err != nil {
-		return a, err
-	}
-	b, err := t.node(n.Args[1], on)
-	if err != nil {
-		return b, err
+		return Value{}, err
 	}
 	if a.Type.Kind != Bool {
 		return a, refuse(writeIt, "&& of a value that is no condition is not imported")
@@ -189,13 +199,9 @@ func chosenIf(a, b Value) Value {
 
 // compare writes a comparison, in which a missing key is null.
 func (t *translation) compare(n *jmespath.Node, on Value) (Value, error) {
-	a, err := t.node(n.Args[0], on)
+	a, b, err := t.operands(n, on)
 	if err != nil {
-		return a, err
-	}
-	b, err := t.node(n.Args[1], on)
-	if err != nil {
-		return b, err
+		return Value{}, err
 	}
 	if a.root != nil || b.root != nil {
 		return a, refuse("name a field of it", "the operand of %s is more than a policy can read", n.Text)

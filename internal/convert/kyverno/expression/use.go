@@ -58,14 +58,7 @@ func (v Value) Default(of Value) (Value, error) {
 	if v.option == "" {
 		return v, nil
 	}
-	t := v.Type
-	if !of.Type.same(t) {
-		t = Type{}
-		if number(v.Type) && number(of.Type) {
-			t = Type{Kind: Number}
-		}
-	}
-	t.Plain = v.Type.Plain && of.Type.Plain
+	t := common(v.Type, of.Type)
 	if of.option != "" || of.CanBeNull() {
 		return v, refuse(writeIt, "a default that may be absent is not imported")
 	}
