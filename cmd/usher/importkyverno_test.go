@@ -65,3 +65,22 @@ metadata: {name: bad, namespace: shop}
 		}
 	}
 }
+
+// TestImportSaysWhichTestsItCannotRead: a test whose files cannot be read is named, with the reason.
+func TestImportSaysWhichTestsItCannotRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"policy.yaml": "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {a: b}}}}]}\n",
+		"kyverno-test.yaml": "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [policy.yaml]\nresources: [gone.yaml]\n" +
+			"results: [{policy: p, rule: r, kind: ConfigMap, resources: [c], result: fail}]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stderr, _ := execute(t, []string{"import", "kyverno", filepath.Join(dir, "policy.yaml"), "--prove", dir})
+	if !strings.Contains(stderr, "tests of no policy here:\n") || !strings.Contains(stderr, "gone.yaml: no such file") {
+		t.Errorf("the file that is not there is not named:\n%s", stderr)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -20,6 +21,9 @@ type importReport struct {
 	LeftOut   int              `json:"leftOut"`
 	// Tests counts the tests that --prove ran.
 	Tests importTests `json:"tests,omitzero"`
+	// Others are the tests that do not hold and are of none of the policies, such as those whose files cannot be
+	// read.
+	Others []proof.Row `json:"others,omitempty"`
 }
 
 // importTests counts tests of policies by their outcome.
@@ -86,8 +90,15 @@ func newImportReport(imports []convert.Import, rows []proof.Row, own [][]*proof.
 		}
 		r.Policies = append(r.Policies, p)
 	}
+	owned := map[*proof.Row]bool{}
+	for _, row := range slices.Concat(own...) {
+		owned[row] = true
+	}
 	for i := range rows {
 		r.Tests.count(rows[i].Outcome)
+		if !owned[&rows[i]] && rows[i].Outcome != proof.Holds {
+			r.Others = append(r.Others, rows[i])
+		}
 	}
 	return r
 }
@@ -96,6 +107,10 @@ func (r *importReport) print(w io.Writer) error {
 	var b bytes.Buffer
 	for i := range r.Policies {
 		r.Policies[i].print(&b)
+	}
+	if len(r.Others) > 0 {
+		fmt.Fprintln(&b, "tests of no policy here:")
+		printRows(&b, r.Others)
 	}
 	fmt.Fprintf(&b, "%d converted, %d left out\n", r.Converted, r.LeftOut)
 	if r.Tests != (importTests{}) {
@@ -121,7 +136,12 @@ func (p *importedPolicy) print(b *bytes.Buffer) {
 		return
 	}
 	fmt.Fprintf(b, "    %s\n", p.Tests)
-	for _, row := range p.Failed {
+	printRows(b, p.Failed)
+}
+
+// printRows prints tests that do not hold, with the reasons.
+func printRows(b *bytes.Buffer, rows []proof.Row) {
+	for _, row := range rows {
 		fmt.Fprintf(b, "        %s (%s) %s: %s\n", printable.Line(row.Name), printable.Line(row.File), row.Outcome, printable.Line(row.Why))
 	}
 }
