@@ -3,6 +3,7 @@ package report_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -93,16 +94,62 @@ func TestDefinitionsWithoutStatus(t *testing.T) {
 			c.create(name, name, 1)
 			s.Policies = append(s.Policies, rule.State{Policy: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true})
 		}
+		var applied atomic.Bool
 		c.policies.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), a.(clienttesting.PatchAction).GetName())
+			return !applied.Load(), nil, notFound(a)
 		})
 		c.replica("one").Observe(s)
-		time.Sleep(10 * time.Minute)
-		if n := c.patches(); n != 1 {
-			t.Errorf("%d status writes, want one attempt", n)
+		time.Sleep(10*time.Minute - time.Second)
+		if n := c.patches(); n != 10 {
+			t.Errorf("%d status writes, want one attempt a minute", n)
 		}
 		if n := c.log.count("policies of this kind have no status"); n != 1 {
 			t.Errorf("%d log records that say what to do, want 1", n)
+		}
+		applied.Store(true)
+		time.Sleep(2 * time.Minute)
+		c.wantEnforced("p0", "True Enforced 1")
+		c.wantEnforced("p99", "True Enforced 1")
+	})
+}
+
+func notFound(a clienttesting.Action) error {
+	return apierrors.NewNotFound(a.GetResource().GroupResource(), a.(clienttesting.PatchAction).GetName())
+}
+
+// TestAPolicyThatIsWrittenAnew says nothing of its kind: its UID is no longer that of the status.
+func TestAPolicyThatIsWrittenAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("b", "before", 1)
+		c.create("c", "w", 1)
+		var once sync.Once
+		c.policies.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.(clienttesting.PatchAction).GetName() != "b" {
+				return false, nil, nil
+			}
+			var err error
+			once.Do(func() { // The policy is gone when its status is written, and there again when that is looked into.
+				err = notFound(a)
+				if e := c.policies.Tracker().Delete(a.GetResource(), "", "b"); e != nil {
+					t.Error(e)
+				}
+				c.create("b", "after", 1)
+			})
+			return err != nil, nil, err
+		})
+		s := report.Snapshot{Policies: []rule.State{{Policy: ref("b"), UID: "before", Generation: 1, Compiled: true, Enforced: true}}}
+		one := c.replica("one")
+		one.Observe(s)
+		time.Sleep(5 * time.Second)
+		s.Policies = []rule.State{{Policy: ref("b"), UID: "after", Generation: 1, Compiled: true, Enforced: true}, {Policy: ref("c"), UID: "w", Generation: 1, Compiled: true, Enforced: true}}
+		one.Observe(s)
+		time.Sleep(5 * time.Second)
+		c.wantEnforced("b", "True Enforced 1")
+		c.wantEnforced("c", "True Enforced 1")
+		if n := c.log.count("policies of this kind have no status"); n != 0 {
+			t.Errorf("%d log records about the definition, want none", n)
 		}
 	})
 }

@@ -47,9 +47,10 @@ type writer struct {
 	// reads counts how often they were read.
 	reads int
 	// refused are the policies whose status could not be written, with the time at which
-	// to try again, and mute the kinds that have no status.
+	// to try again, and mute the kinds that have no status. A log record has said so of those in told.
 	refused map[types.UID]time.Time
-	mute    map[string]bool
+	mute    map[string]time.Time
+	told    map[string]bool
 }
 
 func newWriter(client dynamic.Interface, o Options) *writer {
@@ -58,7 +59,7 @@ func newWriter(client dynamic.Interface, o Options) *writer {
 		resources[kind.Kind], exempts[kind.Kind] = kind.GroupVersionResource(), kind.Exempts
 	}
 	return &writer{
-		client: client, log: o.Log, resources: resources, exempts: exempts,
+		client: client, log: o.Log, resources: resources, exempts: exempts, mute: map[string]time.Time{}, told: map[string]bool{},
 		limiter: flowcontrol.NewTokenBucketRateLimiter(float32(o.WritesPerSecond), 2*o.WritesPerSecond),
 	}
 }
@@ -95,7 +96,7 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 		every = reloadFirst
 	}
 	if w.reads++; w.reads != 2 {
-		w.refused, w.mute = map[types.UID]time.Time{}, map[string]bool{}
+		w.refused = map[types.UID]time.Time{}
 	}
 	w.known, w.stale = known, now.Add(wait.Jitter(every, 0.2))
 	return nil
@@ -114,7 +115,7 @@ func statusOf(policy *unstructured.Unstructured) status {
 // writable reports whether the status of p can be written.
 func (w *writer) writable(p *rule.State, now time.Time) bool {
 	_, known := w.resources[p.Policy.Kind]
-	return known && !w.mute[p.Policy.Kind] && !now.Before(w.refused[p.UID])
+	return known && !now.Before(w.mute[p.Policy.Kind]) && !now.Before(w.refused[p.UID])
 }
 
 // write writes statuses, as fast as the limit allows. Its error is one that other policies would
@@ -123,7 +124,7 @@ func (w *writer) write(ctx context.Context, due []write) error {
 	refusals := 0
 	for i := range due {
 		item := &due[i]
-		if w.mute[item.policy.Policy.Kind] {
+		if time.Now().Before(w.mute[item.policy.Policy.Kind]) {
 			continue
 		}
 		if err := w.limiter.Wait(ctx); err != nil {
@@ -138,6 +139,7 @@ func (w *writer) write(ctx context.Context, due []write) error {
 		}
 		if err == nil {
 			w.known[item.policy.UID], item.done = item.status, true
+			delete(w.told, item.policy.Policy.Kind)
 			refusals = 0
 			continue
 		}
@@ -182,21 +184,25 @@ func (w *writer) resource(p *rule.State) dynamic.ResourceInterface {
 	return resource.Namespace(p.Policy.Namespace)
 }
 
-// missing finds out what the API server did not find: the policy, which the next snapshot will
-// omit, or the status subresource of the kind, whose CustomResourceDefinition is an old one.
+// missing finds out what the API server did not find: the policy, which the next snapshot will omit
+// or have with another UID, or the status subresource of the kind, whose CustomResourceDefinition is an
+// old one. That is tried again, too: somebody may apply a new one at any time.
 func (w *writer) missing(ctx context.Context, p *rule.State) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := w.resource(p).Get(ctx, p.Policy.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		w.mute[p.Policy.Kind] = true
-		w.log.Warn("policies of this kind have no status: apply the CustomResourceDefinitions of this version of Usher",
-			"kind", p.Policy.Kind)
-		return nil
-	case apierrors.IsNotFound(err):
-		w.refused[p.UID] = time.Now().Add(refusedFor)
+	stored, err := w.resource(p).Get(ctx, p.Policy.Name, metav1.GetOptions{})
+	again := time.Now().Add(refusedFor)
+	if apierrors.IsNotFound(err) || err == nil && stored.GetUID() != p.UID {
+		w.refused[p.UID] = again
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	kind := p.Policy.Kind
+	if !w.told[kind] {
+		w.log.Warn("policies of this kind have no status: apply the CustomResourceDefinitions of this version of Usher", "kind", kind)
+	}
+	w.told[kind], w.mute[kind] = true, again
+	return nil
 }

@@ -180,6 +180,11 @@ func sharedRig(t *testing.T) *rig {
 	r := newRig(t, sandbox.Options{})
 	shared.Lock()
 	defer shared.Unlock()
+	t.Cleanup(func() {
+		if t.Failed() && r.process != nil {
+			showEnd(t, r.process.Log)
+		}
+	})
 	if shared.process != nil {
 		r.process = shared.process
 		return r
