@@ -6,13 +6,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -46,36 +45,6 @@ type Unknowns struct {
 	User string
 }
 
-// A Kind is how the outcomes of a request differ.
-type Kind string
-
-// The kinds of differences, from the one that hurts most.
-const (
-	// Failing: a rule fails that did not fail before, whether or not that denies the request.
-	Failing Kind = "failing"
-	// Denied: the request is denied, and was not.
-	Denied Kind = "denied"
-	// Unknown: the source of the request does not have what a policy reads.
-	Unknown Kind = "unknown"
-	// Changed: the object that comes out is another one.
-	Changed Kind = "changed"
-	// Warned: the user is warned of something, and was not.
-	Warned Kind = "warned"
-	// Allowed: the request was denied, and is not.
-	Allowed Kind = "allowed"
-)
-
-// Kinds returns all kinds, in order.
-func Kinds() []Kind { return []Kind{Failing, Denied, Unknown, Changed, Warned, Allowed} }
-
-// A Difference is what one policy makes of a request that it did not make of it before.
-type Difference struct {
-	Kind   Kind
-	Policy usher.PolicyRef
-	// Message is what the policy says, or why it is unknown.
-	Message string
-}
-
 // A Comparison compares two sides. It is safe for concurrent use.
 type Comparison struct {
 	was, is Side
@@ -101,7 +70,7 @@ func (c *Comparison) Policies() []usher.PolicyRef { return c.refs }
 
 // Compare decides a request by both sides and returns the differences, in the order of the kinds. It
 // reports whether a policy that differs is for the request at all.
-func (c *Comparison) Compare(ctx context.Context, s *Subject) (differences []Difference, concerned bool, err error) {
+func (c *Comparison) Compare(ctx context.Context, s *Subject) (differences []diff.Difference, concerned bool, err error) {
 	rules := c.concerning(s.Request)
 	if len(rules) == 0 {
 		return nil, false, nil
@@ -117,25 +86,21 @@ func (c *Comparison) Compare(ctx context.Context, s *Subject) (differences []Dif
 	if err != nil {
 		return nil, true, err
 	}
-	all := compare(was, is)
-	slices.SortFunc(all, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(slices.Index(Kinds(), a.Kind), slices.Index(Kinds(), b.Kind)), cmp.Compare(a.Policy.String(), b.Policy.String()))
-	})
-	return all, true, nil
+	return diff.Between(was, is), true, nil
 }
 
 // Unsure returns, in place of differences, that those of policies that read other objects are not known:
 // some of these objects are missing.
-func (c *Comparison) Unsure(s *Subject, differences []Difference, missing string) []Difference {
-	var all []Difference
+func (c *Comparison) Unsure(s *Subject, differences []diff.Difference, missing string) []diff.Difference {
+	var all []diff.Difference
 	reading := map[usher.PolicyRef]bool{}
 	for _, r := range c.concerning(s.Request) {
 		if !reading[r.Policy] && r.DependsOn(s.Request.Operation).Any(rule.OnFacts) {
 			reading[r.Policy] = true
-			all = append(all, Difference{Kind: Unknown, Policy: r.Policy, Message: missing})
+			all = append(all, diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: missing})
 		}
 	}
-	return append(all, slices.DeleteFunc(differences, func(d Difference) bool { return reading[d.Policy] })...)
+	return append(all, slices.DeleteFunc(differences, func(d diff.Difference) bool { return reading[d.Policy] })...)
 }
 
 // concerning returns the rules of policies that differ that may be for a request: selectors of objects
@@ -164,11 +129,11 @@ func (c *Comparison) concerning(r *usher.Request) []*rule.Rule {
 }
 
 // unknown returns what cannot be said of a request: for each policy that reads what is not there.
-func (s *Subject) unknown(rules []*rule.Rule) []Difference {
-	var all []Difference
+func (s *Subject) unknown(rules []*rule.Rule) []diff.Difference {
+	var all []diff.Difference
 	for _, r := range rules {
-		if why := s.lacks(r); why != "" && !slices.ContainsFunc(all, func(d Difference) bool { return d.Policy == r.Policy }) {
-			all = append(all, Difference{Kind: Unknown, Policy: r.Policy, Message: why})
+		if why := s.lacks(r); why != "" && !slices.ContainsFunc(all, func(d diff.Difference) bool { return d.Policy == r.Policy }) {
+			all = append(all, diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: why})
 		}
 	}
 	return all
@@ -222,25 +187,8 @@ func scalar(value any) bool {
 	return true
 }
 
-// An effect is what a side makes of a request.
-type effect struct {
-	denied bool
-	// said is what each policy says.
-	said map[usher.PolicyRef]*saying
-	// result is the object that comes out.
-	result map[string]any
-}
-
-// A saying is what one policy says about a request.
-type saying struct {
-	denies, warns, fails bool
-	message              string
-	patch                usher.Patch
-}
-
 // decide has a side decide a request.
-func (d *Side) decide(ctx context.Context, s *Subject) (*effect, error) {
-	e := &effect{said: map[usher.PolicyRef]*saying{}}
+func (d *Side) decide(ctx context.Context, s *Subject) (*diff.Effect, error) {
 	if s.Admitted {
 		r := *s.Request
 		r.Phase = usher.Validate
@@ -248,109 +196,15 @@ func (d *Side) decide(ctx context.Context, s *Subject) (*effect, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decide %s: %w", s.From, err)
 		}
-		e.add(&validation)
-		return e, nil
+		return diff.Of(&validation), nil
 	}
 	result, err := admission.Decide(ctx, d.Decider, s.Request)
 	if err != nil {
 		return nil, fmt.Errorf("decide %s: %w", s.From, err)
 	}
-	e.add(&result.Mutation)
-	e.add(&result.Validation)
-	if e.result, err = result.Object.Tree(); err != nil {
+	e := diff.Of(&result.Mutation, &result.Validation)
+	if e.Object, err = result.Object.Tree(); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", s.From, err)
 	}
 	return e, nil
-}
-
-// add adds what a phase says.
-func (e *effect) add(d *usher.Decision) {
-	e.denied = e.denied || d.Verdict == usher.Deny
-	for i := range d.Findings {
-		f := &d.Findings[i]
-		says := e.said[f.Policy]
-		if says == nil {
-			says = &saying{}
-			e.said[f.Policy] = says
-		}
-		says.denies = says.denies || f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
-		if err := f.Failure(); err != nil && f.Outcome != usher.Exempted {
-			says.fails = true
-			says.message = cmp.Or(says.message, err.Error())
-		}
-		if f.Outcome != usher.Exempted {
-			for _, c := range f.Checks {
-				says.warns = says.warns || slices.Contains(c.Actions, usher.ActWarn)
-				says.message = cmp.Or(says.message, c.Message)
-			}
-		}
-		says.message = cmp.Or(says.message, f.Message)
-		says.patch = append(says.patch, f.Patch...)
-	}
-}
-
-// compare returns how effects differ.
-func compare(was, is *effect) []Difference {
-	var all []Difference
-	for ref, now := range is.said {
-		before := was.said[ref]
-		if before == nil {
-			before = &saying{}
-		}
-		switch {
-		case now.fails && !before.fails:
-			all = append(all, Difference{Failing, ref, now.message})
-		case now.denies && is.denied && !was.denied:
-			all = append(all, Difference{Denied, ref, now.message})
-		case now.warns && !before.warns && !is.denied:
-			all = append(all, Difference{Warned, ref, now.message})
-		}
-	}
-	if was.denied && !is.denied {
-		for ref, before := range was.said {
-			if before.denies {
-				all = append(all, Difference{Allowed, ref, before.message})
-			}
-		}
-	}
-	if !was.denied && !is.denied && !reflect.DeepEqual(was.result, is.result) {
-		all = append(all, changes(was, is)...)
-	}
-	return all
-}
-
-// changes returns the policies because of which another object comes out.
-func changes(was, is *effect) []Difference {
-	var all []Difference
-	for _, sides := range [][2]*effect{{was, is}, {is, was}} {
-		for ref, says := range sides[0].said {
-			other := sides[1].said[ref]
-			if other == nil {
-				other = &saying{}
-			}
-			known := slices.ContainsFunc(all, func(d Difference) bool { return d.Policy == ref })
-			if !known && !reflect.DeepEqual(says.patch, other.patch) {
-				all = append(all, Difference{Kind: Changed, Policy: ref, Message: paths(is.said[ref])})
-			}
-		}
-	}
-	return all
-}
-
-// paths says which fields a policy changes.
-func paths(says *saying) string {
-	if says == nil || len(says.patch) == 0 {
-		return "no longer changes the object"
-	}
-	var all []string
-	for _, op := range says.patch {
-		if !slices.Contains(all, op.Path) {
-			all = append(all, op.Path)
-		}
-	}
-	const most = 5
-	if more := len(all) - most; more > 0 {
-		all = append(all[:most], fmt.Sprintf("%d more", more))
-	}
-	return "changes " + strings.Join(all, ", ")
 }

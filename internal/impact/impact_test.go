@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/impact"
+	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/index"
 )
 
@@ -88,7 +89,7 @@ func TestDifferences(t *testing.T) {
 		{"from Warn to Deny", []compile.Compiled{compiled(t, "p", warns)}, []compile.Compiled{same}, `{"x":"1"}`, "denied p: no x", false},
 		{"a policy that stays", []compile.Compiled{same, another}, []compile.Compiled{same, another}, `{"x":"1"}`, "", true},
 		{"another one denies as before", []compile.Compiled{another}, []compile.Compiled{another, same}, `{"x":"1","z":"1"}`, "", false},
-		{"a rule that fails", nil, []compile.Compiled{compiled(t, "p", `validations: [{expression: "object.data.y == '1'"}]`)}, `{}`, "failing p: expression 'object.data.y == '1'' resulted in error: no such key: y", false},
+		{"a rule that fails", nil, []compile.Compiled{compiled(t, "p", `validations: [{expression: "object.data.y == '1'"}]`)}, `{}`, "failing p: expression 'object.data.y == '1'' resulted in error: no such key: y; denied p: expression 'object.data.y == '1'' resulted in error: no such key: y", false},
 		{"another value is set", []compile.Compiled{compiled(t, "p", fmt.Sprintf(sets, "a"))}, []compile.Compiled{compiled(t, "p", fmt.Sprintf(sets, "b"))}, `{}`, "changed p: changes /data/set", false},
 		{"nothing is set any more", []compile.Compiled{compiled(t, "p", fmt.Sprintf(sets, "a"))}, nil, `{}`, "changed p: no longer changes the object", false},
 		{"the same is set by another policy", []compile.Compiled{compiled(t, "p", fmt.Sprintf(sets, "a"))}, []compile.Compiled{compiled(t, "q", fmt.Sprintf(sets, "a"))}, `{}`, "", false},
@@ -109,7 +110,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func said(differences []impact.Difference) string {
+func said(differences []diff.Difference) string {
 	var all []string
 	for _, d := range differences {
 		all = append(all, fmt.Sprintf("%s %s: %s", d.Kind, d.Policy.Name, d.Message))
@@ -156,11 +157,11 @@ func TestTally(t *testing.T) {
 	for i, user := range []string{"jane", "bob", "jane"} {
 		s := subject(t, usher.Create, `{}`)
 		s.Request.User.Name = user
-		tally.Add(3-i, s, true, []impact.Difference{{Kind: impact.Denied, Policy: p, Message: fmt.Sprint(i)}, {Kind: impact.Denied, Policy: usher.PolicyRef{Name: "q"}}})
+		tally.Add(3-i, s, true, []diff.Difference{{Kind: diff.Denied, Policy: p, Message: fmt.Sprint(i)}, {Kind: diff.Denied, Policy: usher.PolicyRef{Name: "q"}}})
 	}
 	tally.Add(4, subject(t, usher.Create, `{}`), false, nil)
 	got := tally.Summary()
-	if got.Seen != 4 || got.Compared != 3 || got.Requests[impact.Denied] != 3 || got.Requests[impact.Unknown] != 0 {
+	if got.Seen != 4 || got.Compared != 3 || got.Requests[diff.Denied] != 3 || got.Requests[diff.Unknown] != 0 {
 		t.Errorf("got %+v", got)
 	}
 	var rows []string
@@ -180,10 +181,10 @@ func TestRowsAreBounded(t *testing.T) {
 	tally := impact.NewTally(impact.By{User: true})
 	for i := range 10_100 {
 		s := &impact.Subject{Request: &usher.Request{User: usher.User{Name: fmt.Sprint(i)}}}
-		tally.Add(i, s, true, []impact.Difference{{Kind: impact.Warned}})
+		tally.Add(i, s, true, []diff.Difference{{Kind: diff.Warned}})
 	}
-	if got := tally.Summary(); len(got.Rows) != 10_000 || got.More != 100 || got.Requests[impact.Warned] != 10_100 {
-		t.Errorf("%d rows, %d in none, %d requests", len(got.Rows), got.More, got.Requests[impact.Warned])
+	if got := tally.Summary(); len(got.Rows) != 10_000 || got.More != 100 || got.Requests[diff.Warned] != 10_100 {
+		t.Errorf("%d rows, %d in none, %d requests", len(got.Rows), got.More, got.Requests[diff.Warned])
 	}
 }
 

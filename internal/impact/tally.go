@@ -6,12 +6,13 @@ import (
 	"sync"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/podtemplate"
 )
 
 // A Row counts requests that one policy makes one kind of difference to.
 type Row struct {
-	Kind   Kind            `json:"kind"`
+	Kind   diff.Kind       `json:"kind"`
 	Policy usher.PolicyRef `json:"policy"`
 	// Namespace is empty for cluster-scoped objects.
 	Namespace string `json:"namespace,omitempty"`
@@ -43,7 +44,7 @@ type Tally struct {
 	by By
 
 	seen, concerned int
-	requests        map[Kind]int
+	requests        map[diff.Kind]int
 	rows            map[place]*counted
 	more            int
 }
@@ -52,7 +53,7 @@ type Tally struct {
 type By struct{ Namespace, Resource, User, Owner bool }
 
 type place struct {
-	kind                             Kind
+	kind                             diff.Kind
 	policy                           usher.PolicyRef
 	namespace, resource, user, owner string
 }
@@ -66,18 +67,18 @@ type counted struct {
 
 // NewTally returns a tally without requests.
 func NewTally(by By) *Tally {
-	return &Tally{by: by, requests: map[Kind]int{}, rows: map[place]*counted{}}
+	return &Tally{by: by, requests: map[diff.Kind]int{}, rows: map[place]*counted{}}
 }
 
 // Add counts a request, which is the number-th, with its differences.
-func (t *Tally) Add(number int, s *Subject, concerned bool, differences []Difference) {
+func (t *Tally) Add(number int, s *Subject, concerned bool, differences []diff.Difference) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen++
 	if concerned {
 		t.concerned++
 	}
-	known := map[Kind]bool{}
+	known := map[diff.Kind]bool{}
 	for i := range differences {
 		d := &differences[i]
 		if !known[d.Kind] {
@@ -88,7 +89,7 @@ func (t *Tally) Add(number int, s *Subject, concerned bool, differences []Differ
 	}
 }
 
-func (t *Tally) row(number int, s *Subject, d *Difference) {
+func (t *Tally) row(number int, s *Subject, d *diff.Difference) {
 	r := s.Request
 	example := Example{From: s.From, Operation: r.Operation, Name: r.Name, User: r.User.Name, Message: d.Message}
 	at := place{kind: d.Kind, policy: d.Policy}
@@ -150,7 +151,7 @@ type Summary struct {
 	Seen     int `json:"seen"`
 	Compared int `json:"compared"`
 	// Requests are those with a difference, by its kind.
-	Requests map[Kind]int `json:"requests"`
+	Requests map[diff.Kind]int `json:"requests"`
 	// Rows are sorted: by kind, the most requests first.
 	Rows []Row `json:"rows"`
 	// More is how many differences are in no row, since there are too many rows.
@@ -161,8 +162,8 @@ type Summary struct {
 func (t *Tally) Summary() Summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Summary{Seen: t.seen, Compared: t.concerned, Requests: map[Kind]int{}, Rows: []Row{}, More: t.more}
-	for _, kind := range Kinds() {
+	s := Summary{Seen: t.seen, Compared: t.concerned, Requests: map[diff.Kind]int{}, Rows: []Row{}, More: t.more}
+	for _, kind := range diff.Kinds() {
 		s.Requests[kind] = t.requests[kind]
 	}
 	for _, row := range t.rows {
@@ -170,7 +171,7 @@ func (t *Tally) Summary() Summary {
 	}
 	slices.SortFunc(s.Rows, func(a, b Row) int {
 		return cmp.Or(
-			cmp.Compare(slices.Index(Kinds(), a.Kind), slices.Index(Kinds(), b.Kind)), cmp.Compare(b.Requests, a.Requests),
+			cmp.Compare(slices.Index(diff.Kinds(), a.Kind), slices.Index(diff.Kinds(), b.Kind)), cmp.Compare(b.Requests, a.Requests),
 			cmp.Compare(a.Policy.String(), b.Policy.String()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Resource, b.Resource),
 			cmp.Compare(a.User, b.User), cmp.Compare(a.Owner, b.Owner),
 		)

@@ -22,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/impact"
+	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/impact/auditlog"
 	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/policytest"
@@ -86,7 +87,7 @@ var dimensions = []string{"namespace", "resource", "user", "owner"}
 // failures are the values of --fail-on.
 func failures() []string {
 	var all []string
-	for _, kind := range impact.Kinds() {
+	for _, kind := range diff.Kinds() {
 		all = append(all, string(kind))
 	}
 	return append(all, "none")
@@ -129,7 +130,7 @@ func (f *impactFlags) run(cmd *cobra.Command, s cli.Streams, old, new string) er
 // none of them is for any of the requests.
 func (f *impactFlags) fails(r *impactReport) bool {
 	return !slices.Contains(f.failOn, "none") && len(r.Policies) > 0 &&
-		(r.Compared == 0 || slices.ContainsFunc(f.failOn, func(kind string) bool { return r.Requests[impact.Kind(kind)] > 0 }))
+		(r.Compared == 0 || slices.ContainsFunc(f.failOn, func(kind string) bool { return r.Requests[diff.Kind(kind)] > 0 }))
 }
 
 func (f *impactFlags) validate(old, new string) error {
@@ -226,7 +227,7 @@ func (c *comparing) run(cmd *cobra.Command, s cli.Streams, from []string) error 
 
 func (c *comparing) compare(ctx context.Context, w *worker, r numbered) error {
 	type answer struct {
-		differences []impact.Difference
+		differences []diff.Difference
 		concerned   bool
 	}
 	w.store.Assume([]string{r.subject.Request.Namespace})

@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/internal/impact"
+	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/printable"
 )
 
@@ -54,25 +55,25 @@ func (f *impactFlags) print(s cli.Streams, r *impactReport) error {
 }
 
 // titles say what the kinds of differences mean.
-var titles = map[impact.Kind]string{
-	impact.Failing: "a rule would fail that did not", impact.Denied: "newly denied", impact.Unknown: "not known",
-	impact.Changed: "the object would come out otherwise", impact.Warned: "newly warned of", impact.Allowed: "newly allowed",
+var titles = map[diff.Kind]string{
+	diff.Failing: "a rule would fail that did not", diff.Denied: "newly denied", diff.Unknown: "not known",
+	diff.Changed: "the object would come out otherwise", diff.Warned: "newly warned of", diff.Allowed: "newly allowed",
 }
 
-func colour(p cli.Palette, kind impact.Kind) string {
+func colour(p cli.Palette, kind diff.Kind) string {
 	switch kind {
-	case impact.Failing, impact.Denied:
+	case diff.Failing, diff.Denied:
 		return p.Red
-	case impact.Unknown, impact.Changed, impact.Warned:
+	case diff.Unknown, diff.Changed, diff.Warned:
 		return p.Yellow
-	case impact.Allowed:
+	case diff.Allowed:
 	}
 	return p.Green
 }
 
 func (r *impactReport) text(p cli.Palette) string {
 	var b strings.Builder
-	for _, kind := range impact.Kinds() {
+	for _, kind := range diff.Kinds() {
 		if r.Requests[kind] == 0 {
 			continue
 		}

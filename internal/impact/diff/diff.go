@@ -1,0 +1,201 @@
+// Package diff says how the decisions that two sets of policies make about one request differ.
+package diff
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Kind is how the outcomes of a request differ.
+type Kind string
+
+// The kinds of differences, from the one that hurts most.
+const (
+	// Failing: a rule fails that did not fail before, whether or not that denies the request.
+	Failing Kind = "failing"
+	// Denied: the request is denied, and was not.
+	Denied Kind = "denied"
+	// Unknown: the source of the request does not have what a policy reads.
+	Unknown Kind = "unknown"
+	// Changed: the object that comes out is another one.
+	Changed Kind = "changed"
+	// Warned: the user is warned of something, and was not.
+	Warned Kind = "warned"
+	// Allowed: the request was denied, and is not.
+	Allowed Kind = "allowed"
+)
+
+// Kinds returns all kinds, in order.
+func Kinds() []Kind { return []Kind{Failing, Denied, Unknown, Changed, Warned, Allowed} }
+
+// A Difference is what one policy makes of a request that it did not make of it before.
+type Difference struct {
+	Kind Kind
+	// Policy is zero if no policy alone makes the difference.
+	Policy usher.PolicyRef
+	// Message is what the policy says, or why it is unknown.
+	Message string
+}
+
+// An Effect is what a set of policies makes of a request.
+type Effect struct {
+	// Object is the object that comes out of all decisions. Effects without one change the object alike if their
+	// patches are equal.
+	Object map[string]any
+
+	denied bool
+	// message is that of the first denial.
+	message string
+	// said is what each policy says.
+	said  map[usher.PolicyRef]*saying
+	patch usher.Patch
+}
+
+// A saying is what one policy says about a request.
+type saying struct {
+	denies, warns, fails bool
+	message              string
+	patch                usher.Patch
+}
+
+// Of returns the effect of decisions about a request: of one phase, or of several in their order.
+func Of(decisions ...*usher.Decision) *Effect {
+	e := &Effect{said: map[usher.PolicyRef]*saying{}}
+	for _, d := range decisions {
+		e.add(d)
+	}
+	return e
+}
+
+// add adds what a phase says.
+func (e *Effect) add(d *usher.Decision) {
+	if d.Verdict == usher.Deny && !e.denied {
+		e.denied, e.message = true, d.Message
+	}
+	e.patch = append(e.patch, d.Patch...)
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		says := e.said[f.Policy]
+		if says == nil {
+			says = &saying{}
+			e.said[f.Policy] = says
+		}
+		says.denies = says.denies || f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
+		if err := f.Failure(); err != nil && f.Outcome != usher.Exempted {
+			says.fails = true
+			says.message = cmp.Or(says.message, err.Error())
+		}
+		if f.Outcome != usher.Exempted {
+			for _, c := range f.Checks {
+				says.warns = says.warns || slices.Contains(c.Actions, usher.ActWarn)
+				says.message = cmp.Or(says.message, c.Message)
+			}
+		}
+		says.message = cmp.Or(says.message, f.Message)
+		says.patch = append(says.patch, f.Patch...)
+	}
+}
+
+// Between returns how the effects of two sets of policies on one request differ, in the order of the kinds.
+func Between(was, is *Effect) []Difference {
+	all := said(was, is)
+	if changed(was, is) {
+		all = append(all, changes(was, is)...)
+	}
+	switch {
+	case is.denied && !was.denied && !hasKind(all, Denied):
+		all = append(all, Difference{Kind: Denied, Message: is.message})
+	case was.denied && !is.denied && !hasKind(all, Allowed):
+		all = append(all, Difference{Kind: Allowed, Message: was.message})
+	case changed(was, is) && !hasKind(all, Changed):
+		all = append(all, Difference{Kind: Changed, Message: "policies change the object in another order"})
+	}
+	slices.SortFunc(all, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(slices.Index(Kinds(), a.Kind), slices.Index(Kinds(), b.Kind)), cmp.Compare(a.Policy.String(), b.Policy.String()))
+	})
+	return all
+}
+
+// said returns the differences in what policies say.
+func said(was, is *Effect) []Difference {
+	var all []Difference
+	for ref, now := range is.said {
+		before := was.said[ref]
+		if before == nil {
+			before = &saying{}
+		}
+		if now.fails && !before.fails {
+			all = append(all, Difference{Failing, ref, now.message})
+		}
+		switch {
+		case now.denies && is.denied && !was.denied:
+			all = append(all, Difference{Denied, ref, now.message})
+		case now.warns && !before.warns && !is.denied:
+			all = append(all, Difference{Warned, ref, now.message})
+		}
+	}
+	if was.denied && !is.denied {
+		for ref, before := range was.said {
+			if before.denies {
+				all = append(all, Difference{Allowed, ref, before.message})
+			}
+		}
+	}
+	return all
+}
+
+func hasKind(all []Difference, kind Kind) bool {
+	return slices.ContainsFunc(all, func(d Difference) bool { return d.Kind == kind })
+}
+
+// changed reports whether another object comes out.
+func changed(was, is *Effect) bool {
+	switch {
+	case was.denied || is.denied:
+		return false
+	case was.Object == nil && is.Object == nil:
+		return !reflect.DeepEqual(was.patch, is.patch)
+	}
+	return !reflect.DeepEqual(was.Object, is.Object)
+}
+
+// changes returns the policies because of which another object comes out.
+func changes(was, is *Effect) []Difference {
+	var all []Difference
+	for _, sides := range [][2]*Effect{{was, is}, {is, was}} {
+		for ref, says := range sides[0].said {
+			other := sides[1].said[ref]
+			if other == nil {
+				other = &saying{}
+			}
+			known := slices.ContainsFunc(all, func(d Difference) bool { return d.Policy == ref })
+			if !known && !reflect.DeepEqual(says.patch, other.patch) {
+				all = append(all, Difference{Kind: Changed, Policy: ref, Message: paths(is.said[ref])})
+			}
+		}
+	}
+	return all
+}
+
+// paths says which fields a policy changes.
+func paths(says *saying) string {
+	if says == nil || len(says.patch) == 0 {
+		return "no longer changes the object"
+	}
+	var all []string
+	for _, op := range says.patch {
+		if !slices.Contains(all, op.Path) {
+			all = append(all, op.Path)
+		}
+	}
+	const most = 5
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], fmt.Sprintf("%d more", more))
+	}
+	return "changes " + strings.Join(all, ", ")
+}

@@ -1,0 +1,72 @@
+package diff_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/impact/diff"
+)
+
+// said returns a decision that follows from findings.
+func said(verdict usher.Verdict, findings ...usher.Finding) *usher.Decision {
+	d := usher.Decision{Verdict: verdict, Message: "no", Findings: findings}
+	for i := range findings {
+		d.Patch = append(d.Patch, findings[i].Patch...)
+	}
+	return &d
+}
+
+func rejects(name string) usher.Finding {
+	return usher.Finding{Policy: usher.PolicyRef{Name: name}, Outcome: usher.Rejected, Message: "no " + name}
+}
+
+func fails(name string, ignored bool) usher.Finding {
+	return usher.Finding{Policy: usher.PolicyRef{Name: name}, Outcome: usher.Failed, Err: errors.New("broken"), Ignored: ignored}
+}
+
+func warns(name string) usher.Finding {
+	return usher.Finding{Policy: usher.PolicyRef{Name: name}, Outcome: usher.Passed, Checks: []usher.Check{{Message: "mind", Actions: []usher.Action{usher.ActWarn}}}}
+}
+
+func sets(name, path string) usher.Finding {
+	return usher.Finding{Policy: usher.PolicyRef{Name: name}, Outcome: usher.Passed, Patch: usher.Patch{{Op: "add", Path: path, Value: "x"}}}
+}
+
+// TestBetween compares decisions of one phase, which have no object that comes out.
+func TestBetween(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason  string
+		was, is *usher.Decision
+		want    string
+	}{
+		{"nothing", said(usher.Allow), said(usher.Allow), ""},
+		{"denied", said(usher.Allow), said(usher.Deny, rejects("a"), rejects("b")), "denied a: no a; denied b: no b"},
+		{"denied by another policy", said(usher.Deny, rejects("a")), said(usher.Deny, rejects("b")), ""},
+		{"denied by no policy", said(usher.Allow), said(usher.Deny), "denied : no"},
+		{"allowed", said(usher.Deny, rejects("a")), said(usher.Allow), "allowed a: no a"},
+		{"a failure that denies is both", said(usher.Allow), said(usher.Deny, fails("a", false)), "failing a: broken; denied a: broken"},
+		{"a failure that is ignored", said(usher.Allow), said(usher.Allow, fails("a", true)), "failing a: broken"},
+		{"a failure as before", said(usher.Allow, fails("a", true)), said(usher.Allow, fails("a", true)), ""},
+		{"a failure that denies now", said(usher.Allow, fails("a", true)), said(usher.Deny, fails("a", false)), "denied a: broken"},
+		{"warned", said(usher.Allow), said(usher.Allow, warns("a")), "warned a: mind"},
+		{"warned of what is denied", said(usher.Deny, rejects("b")), said(usher.Deny, rejects("b"), warns("a")), ""},
+		{"changed", said(usher.Allow, sets("a", "/x")), said(usher.Allow, sets("a", "/y")), "changed a: changes /y"},
+		{"no longer changed", said(usher.Allow, sets("a", "/x")), said(usher.Allow), "changed a: no longer changes the object"},
+		{"changed as before", said(usher.Allow, sets("a", "/x")), said(usher.Allow, sets("a", "/x")), ""},
+		{"changed by another policy", said(usher.Allow, sets("a", "/x")), said(usher.Allow, sets("b", "/x")), ""},
+		{"changed in another order", said(usher.Allow, sets("a", "/x"), sets("b", "/y")), said(usher.Allow, sets("b", "/y"), sets("a", "/x")), "changed : policies change the object in another order"},
+		{"what is denied comes out in no way", said(usher.Deny, rejects("b")), said(usher.Deny, rejects("b"), sets("a", "/x")), ""},
+	} {
+		var all []string
+		for _, d := range diff.Between(diff.Of(test.was), diff.Of(test.is)) {
+			all = append(all, fmt.Sprintf("%s %s: %s", d.Kind, d.Policy.Name, d.Message))
+		}
+		if got := strings.Join(all, "; "); got != test.want {
+			t.Errorf("%s: got %q, expected %q", test.reason, got, test.want)
+		}
+	}
+}
