@@ -223,8 +223,9 @@ func (r *auditRig) changes(t *testing.T) {
 	r.await(t, "pods.v1", podCount, map[string]int{"warn": podCount, "pass": 0})
 	r.policy(t, needs(t, "team", "", "pods", "team"))
 	r.await(t, "pods.v1", podCount, map[string]int{"warn": podCount/2 - 1, "pass": podCount/2 + 1})
-	if after := r.asked(t, "pods"); fmt.Sprint(after) != fmt.Sprint(before) || after["watch"] != 1 || after["list"]+after["get"] != 0 {
-		t.Errorf("Usher asked about pods: %v, want one watch and nothing else; before the policy changed: %v", after, before)
+	// A slow machine may have had the replicas take turns before.
+	if after := r.asked(t, "pods"); fmt.Sprint(after) != fmt.Sprint(before) || after["watch"] == 0 || after["list"]+after["get"] != 0 {
+		t.Errorf("Usher asked about pods: %v, want the watch from before the policy changed and nothing else: %v", after, before)
 	}
 }
 
