@@ -28,6 +28,9 @@ type Kind struct {
 	// had the right to write them: they grant rights, or act with more rights than their author
 	// has.
 	NeedsProof bool
+	// PredatesProofs says that there are policies of the kind from before proofs, which stay in force
+	// without one until they are edited.
+	PredatesProofs bool
 	// Exempts says that policies of the kind exempt requests from other policies.
 	Exempts bool
 	// Exemptible says that requests can be exempt from policies of the kind, and Validations is the field
@@ -67,11 +70,11 @@ var kinds = slices.Concat([]Kind{
 		func(p *v1alpha1.ClusterOverridePolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"), Resource: "clustervalidatepolicies", Exemptible: true, Validations: "spec.validateRules"},
 		func(p *v1alpha1.ClusterValidatePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Exemptible: true, Namespaced: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Exemptible: true, Namespaced: true, NeedsProof: true, PredatesProofs: true},
 		func(p *v1alpha1.OverridePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"), Resource: "authorizationpolicies", Namespaced: true, Authorizes: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"), Resource: "authorizationpolicies", Namespaced: true, Authorizes: true, NeedsProof: true, PredatesProofs: true},
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true, PredatesProofs: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies", Exemptible: true, Validations: "spec.validations", ObjectPolicy: true, Recent: true},
 		func(p *usherv1alpha1.ClusterObjectPolicy) any { return &p.Spec }),

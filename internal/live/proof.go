@@ -8,8 +8,8 @@ import (
 )
 
 // withheld reports whether a policy is not in force because its writer is not known to have had the
-// right to write it. Its denials are in force nevertheless. An effect that prevents denials of
-// later tiers counts as allowing.
+// right to write it. The denials of an authorization policy are in force nevertheless. An effect that
+// prevents denials of later tiers counts as allowing.
 func withheld(c compile.Compiled) bool {
 	if c.Policy.Proof.State != api.Unproven {
 		return false

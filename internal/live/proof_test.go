@@ -111,6 +111,23 @@ func TestUnprovenOverridePoliciesDoNothing(t *testing.T) {
 	h.wantPatch(`null`)
 }
 
+// TestUnprovenObjectPoliciesDoNothing: a message may quote what only the user who has the right may read.
+func TestUnprovenObjectPoliciesDoNothing(t *testing.T) {
+	t.Parallel()
+	p := decodePolicy(t, `{"apiVersion": "usher.dev/v1alpha1", "kind": "ObjectPolicy", "metadata": {"name": "p", "namespace": "shop"}, "spec": {
+		"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["*"], "resources": ["pods"], "operations": ["*"]}]},
+		"validations": [{"expression": "false", "message": "refused"}]}}`)
+	a := newScript()
+	h := start(t, a)
+	for state, want := range map[api.ProofState]string{api.Unproven: "allow", api.Proven: "deny refused"} {
+		a.update(set(worth(p, state)))
+		h.next()
+		if got := verdict(t, h.live, validating()); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", state, got)
+		}
+	}
+}
+
 // TestManyUnprovenPoliciesDoNotDisturb: policies that bypass Usher slow nothing down.
 func TestManyUnprovenPoliciesDoNotDisturb(t *testing.T) {
 	t.Parallel()

@@ -249,13 +249,15 @@ func TestPoliciesFromBeforeProofs(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", row.reason, got, row.want)
 		}
 	}
-	exemption := kindOf(t, "ClusterPolicyExemption").New()
-	exemption.SetName("a")
-	exemption.SetUID("x")
-	exemption.SetGeneration(1)
-	for reason, record := range map[string]proof.Record{"not made yet": {}, "made": proof.RecordOf([]api.Object{exemption}, time.Now())} {
-		if got := prover(t, record, 1).Check(exemption); got.State != api.Unproven {
-			t.Errorf("an exemption is older than proofs, with a record that is %s: %+v", reason, got)
+	for _, kind := range []string{"ClusterPolicyExemption", "PolicyExemption", "ObjectPolicy"} {
+		young := kindOf(t, kind).New()
+		young.SetName("a")
+		young.SetUID("x")
+		young.SetGeneration(1)
+		for reason, record := range map[string]proof.Record{"not made yet": {}, "made": proof.RecordOf([]api.Object{young}, time.Now())} {
+			if got := prover(t, record, 1).Check(young); got.State != api.Unproven {
+				t.Errorf("%s is older than proofs, with a record that is %s: %+v", kind, reason, got)
+			}
 		}
 	}
 	lost := proof.RecordLost(time.Now())

@@ -94,7 +94,7 @@ func (p *Prover) Check(object api.Object) api.Proof {
 	if !known && p.Unknown != nil {
 		p.Unknown()
 	}
-	if s := p.state.Load(); s != nil && !kind.Exempts && s.Record.has(object) {
+	if s := p.state.Load(); s != nil && kind.PredatesProofs && s.Record.has(object) {
 		return api.Proof{State: api.Recorded, Why: "it is from before policies had proofs"}
 	}
 	return api.Proof{State: api.Unproven, Why: why}

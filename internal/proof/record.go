@@ -41,13 +41,13 @@ func RecordLost(now time.Time) Record {
 
 // RecordOf returns the record of the policies that exist when the first key is created. It omits
 // policies that carry a proof: they come from another installation with another key. If there are
-// too many, it omits the youngest. It omits exemptions: there are none from before proofs.
+// too many, it omits the youngest. It omits kinds that are not from before proofs.
 func RecordOf(policies []api.Object, now time.Time) Record {
 	now = now.UTC().Truncate(time.Second)
 	r := Record{Made: &now, Policies: map[types.UID]int64{}}
 	policies = slices.DeleteFunc(slices.Clone(policies), func(p api.Object) bool {
 		kind, ok := api.KindOf(p)
-		return !ok || !kind.NeedsProof || kind.Exempts || p.GetAnnotations()[Annotation] != ""
+		return !ok || !kind.PredatesProofs || p.GetAnnotations()[Annotation] != ""
 	})
 	slices.SortFunc(policies, func(a, b api.Object) int {
 		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetUID(), b.GetUID()))

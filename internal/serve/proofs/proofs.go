@@ -244,7 +244,7 @@ func (p *Proofs) mark(ctx context.Context) error {
 func (p *Proofs) record(ctx context.Context) (keyring.Keys, error) {
 	var existing []api.Object
 	for _, kind := range api.Kinds() {
-		if !kind.NeedsProof {
+		if !kind.PredatesProofs {
 			continue
 		}
 		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -261,9 +261,8 @@ func (p *Proofs) record(ctx context.Context) (keyring.Keys, error) {
 			}
 			return nil
 		})
-		// A kind whose definition is missing has no policies. Policies that may not be read are not
-		// recorded, and need a proof.
-		if err != nil && !apierrors.IsNotFound(err) && !(kind.Recent && apierrors.IsForbidden(err)) {
+		// A kind whose definition is missing has no policies.
+		if err != nil && !apierrors.IsNotFound(err) {
 			return keyring.Keys{}, fmt.Errorf("record %s: %w", kind.Resource, err)
 		}
 	}

@@ -62,7 +62,7 @@ func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.writeSpecs, "write-specs", false, "when policies are written, fill in renderedCue and affectMode, as kinitiras does; GitOps tools report that as drift (default with --compat-label: true)")
 	flags.StringVar(&f.certSecret, "cert-secret", "", "Secret in --namespace in which replicas keep the CA and certificate that they share (default with --in-cluster: usher-cert)")
 	flags.StringVar(&f.pathSecret, "path-secret", paths.DefaultSecret, "Secret in --namespace with the keys of the URL paths; replicas share it, so that nobody else can guess the paths")
-	flags.StringVar(&f.proofSecret, "proof-secret", proof.DefaultSecret, "Secret in --namespace with the keys of policy proofs; without a proof, authorization policies and OverridePolicies do not count")
+	flags.StringVar(&f.proofSecret, "proof-secret", proof.DefaultSecret, "Secret in --namespace with the keys of policy proofs; without a proof, policies of namespaces, authorization policies and exemptions are not in force")
 	flags.StringVar(&f.identity, "identity", "", "unique name of this replica (default: $POD_NAME, or derived from the host name)")
 	flags.StringVar(&f.admission, "admission-policies", string(serve.ReadAdmissionPolicies), "what to do with the admission policies of Kubernetes that the cluster has: read leaves them to the API server, enforce is for API servers that do not enforce them, off ignores them")
 	flags.BoolVar(&f.denials, "denial-events", false, "in a cluster, write Events about requests that policies deny: for each policy and namespace one at once, then one a minute, with a count")
