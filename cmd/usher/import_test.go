@@ -80,6 +80,43 @@ func TestImportTestsThatDiffer(t *testing.T) {
 	}
 }
 
+// Policies of one name have a file each, in whatever files and of whatever kinds they are; only those are left out whose names are the same for
+// Kyverno, too.
+func TestImportPoliciesOfOneName(t *testing.T) {
+	t.Parallel()
+	const cluster = "apiVersion: kyverno.io/v1\nkind: KIND\nmetadata: {name: NAME, namespace: SPACE}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {a: VALUE}}}}]}\n---\n"
+	const inCEL = "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: NAME}\nspec: {matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}, validations: [{expression: \"has(object.data)\"}]}\n---\n"
+	of := func(kind, namespace, name, value string) string {
+		return strings.NewReplacer("KIND", kind, "NAME", name, ", namespace: SPACE", strings.Replace(", namespace: "+namespace, ", namespace: -", "", 1), "VALUE", value).Replace(cluster)
+	}
+	in, dir := filepath.Join(t.TempDir(), "policies.yaml"), filepath.Join(t.TempDir(), "out")
+	text := of("ClusterPolicy", "-", "p", "b") + strings.ReplaceAll(inCEL, "NAME", "p") + of("ClusterPolicy", "-", "p", "b") + strings.ReplaceAll(inCEL, "NAME", "p-2") +
+		of("Policy", "one", "p", "b") + of("Policy", "two", "p", "b") + of("Policy", "two", "p", "b") + of("Policy", "one", "q", "b") + of("Policy", "one", "q", "c")
+	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, status := execute(t, []string{"import", "kyverno", in, "--out", dir})
+	for _, says := range []string{
+		"5 converted, 2 left out\n", "called p-3: ClusterPolicy p becomes a policy of the name p, too",
+		in + ":38: error: Policy one/q: metadata.name: another Policy has the same name and other contents: " + in + ":43;", in + ":43: error: Policy one/q: metadata.name: another Policy has the same name and other contents: " + in + ":38;",
+		"ValidatingPolicy p: converted to ClusterObjectPolicy p-3\n", "Policy two/p: converted to ObjectPolicy two/p\n",
+	} {
+		if status != cli.ExitNegative || !strings.Contains(stderr, says) {
+			t.Errorf("status %d, expected %q:\n%s", status, says, stderr)
+		}
+	}
+	written, err := filepath.Glob(filepath.Join(dir, "*"))
+	for i := range written {
+		written[i] = filepath.Base(written[i])
+	}
+	if got := strings.Join(written, " "); err != nil || got != "p-2.yaml p-3.yaml p.one.yaml p.two.yaml p.yaml" {
+		t.Errorf("files %s, %v", got, err)
+	}
+	if stdout, stderr, status := execute(t, []string{"check", "--strict", dir}); status != cli.ExitOK || !strings.HasPrefix(stdout+stderr, "5 policies: no problems") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+}
+
 // However many tests name a large file, it is read once, and all of them together have a bound.
 func TestImportTestsOfLargeFiles(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (n *notes) add(severity rule.Severity, field, what, do string) {
 // refOf returns the reference of a policy or a binding.
 func refOf(o api.Object) usher.PolicyRef {
 	kind, _ := api.KindOf(o)
-	return usher.PolicyRef{Kind: kind.Kind, Name: o.GetName()}
+	return usher.PolicyRef{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // annotated pairs the annotations of Kyverno's policies with the fields that have the same meaning.

@@ -9,13 +9,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/convert"
@@ -48,15 +46,15 @@ func groupOf(object map[string]any) string {
 // Policies converts each ConstraintTemplate among the objects of Gatekeeper, with its constraints. What is not
 // converted is left out by name.
 func Policies(ctx context.Context, objects []convert.Foreign, o Options) []convert.Import {
-	c := &conversion{Options: o, constraints: map[string][]*convert.Foreign{}, known: map[usher.PolicyRef]*convert.Foreign{}}
+	kept, left := convert.Once(objects)
+	c := &conversion{Options: o, all: left, constraints: map[string][]*convert.Foreign{}}
 	var found, mutating []*convert.Foreign
-	for i := range objects {
-		f := &objects[i]
+	for _, f := range kept {
 		switch of := f.Ref(); groupOf(f.Object) {
 		case templates:
 			found = append(found, f)
 		case constraints:
-			c.add(of.Kind, f)
+			c.constraints[of.Kind] = append(c.constraints[of.Kind], f)
 		case config:
 			c.configs = append(c.configs, f)
 		case mutators:
@@ -66,16 +64,7 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 		}
 	}
 	c.exclude()
-	seen := map[string]*convert.Foreign{}
 	for _, f := range found {
-		name := f.Ref().Name
-		if other := seen[name]; other != nil {
-			if !reflect.DeepEqual(other.Object, f.Object) {
-				c.leave(f, "metadata.name", "another ConstraintTemplate has the same name: "+other.File, "import them one by one")
-			}
-			continue
-		}
-		seen[name] = f
 		stall.Of(ctx).At(f.Ref().String())
 		c.all = append(c.all, c.template(ctx, f))
 	}
@@ -116,7 +105,6 @@ type conversion struct {
 	all []convert.Import
 	// constraints are those that no template has taken yet, by kind.
 	constraints map[string][]*convert.Foreign
-	known       map[usher.PolicyRef]*convert.Foreign
 	configs     []*convert.Foreign
 	// excluded are namespaces that no policy is for.
 	excluded []string
@@ -129,18 +117,6 @@ func (c *conversion) leave(f *convert.Foreign, field, what, do string) {
 	i := convert.Import{Of: f}
 	i.Leave(f, field, what, do)
 	c.all = append(c.all, i)
-}
-
-// add keeps a constraint for its template, once.
-func (c *conversion) add(kind string, f *convert.Foreign) {
-	if other := c.known[f.Ref()]; other != nil {
-		if !reflect.DeepEqual(other.Object, f.Object) {
-			c.leave(f, "metadata.name", "another constraint has the same kind and name: "+other.File, "import them one by one")
-		}
-		return
-	}
-	c.known[f.Ref()] = f
-	c.constraints[kind] = append(c.constraints[kind], f)
 }
 
 // template converts a template with its constraints.

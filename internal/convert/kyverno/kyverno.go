@@ -6,12 +6,10 @@ package kyverno
 
 import (
 	"context"
-	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
 	"github.com/usher-dev/usher/internal/stall"
@@ -32,25 +30,18 @@ func Is(object map[string]any) bool {
 
 // Policies converts each policy among the objects. What is not converted is left out by name.
 func Policies(ctx context.Context, objects []convert.Foreign, o Options) []convert.Import {
-	var all []convert.Import
+	kept, all := convert.Once(objects)
 	var exceptions []exception
 	var found []*convert.Foreign
-	seen := map[usher.PolicyRef]*convert.Foreign{}
 	leave := func(f *convert.Foreign, field, what, do string) {
 		i := convert.Import{Of: f}
 		i.Leave(f, field, what, do)
 		all = append(all, i)
 	}
-	for n := range objects {
-		f := &objects[n]
+	for _, f := range kept {
 		switch of := f.Ref(); of.Kind {
 		case "ClusterPolicy", "Policy":
-			if other := seen[of]; other == nil {
-				seen[of] = f
-				found = append(found, f)
-			} else if !reflect.DeepEqual(other.Object, f.Object) {
-				leave(f, "metadata.name", "another policy has the same name: "+other.File, "import them one by one")
-			}
+			found = append(found, f)
 		case "PolicyException":
 			e, errs := syntax.DecodeException(f.Object)
 			if len(errs) > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -153,7 +154,7 @@ func noteComparison(cmd *cobra.Command, s cli.Streams, c *convert.Conversion, fo
 
 func nameOf(o api.Object) string {
 	k, _ := api.KindOf(o)
-	return k.Kind + " " + o.GetName()
+	return usher.PolicyRef{Kind: k.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.String()
 }
 
 // documentsOf returns the new form of a policy, and its params, as they are printed.

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/files"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
@@ -113,7 +112,9 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	}
 	o := convert.Options{Kinds: kind.Recorded().With(defined), Enforce: f.enforce, Limits: limits}
 	imports, err := policies.Within(cmd.Context(), f.limits.Timeout(), "import policies", func(ctx context.Context) ([]convert.Import, error) {
-		return f.policies(ctx, found, o), nil
+		imports := f.policies(ctx, found, o)
+		convert.Distinct(imports)
+		return imports, nil
 	})
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*pr
 		return wroteImported(s.Err, f.folder, documents)
 	}
 	for i, d := range documents {
-		if strings.HasPrefix(d.Path, "cases/") {
+		if strings.HasPrefix(d.Path, casesFolder) {
 			continue
 		}
 		if i > 0 {
@@ -226,7 +227,7 @@ func wroteImported(w io.Writer, folder string, documents []files.File) error {
 	var b strings.Builder
 	cases := false
 	for _, d := range documents {
-		cases = cases || strings.HasPrefix(d.Path, "cases/")
+		cases = cases || strings.HasPrefix(d.Path, casesFolder)
 		fmt.Fprintf(&b, "wrote %s\n", printable.Line(filepath.Join(folder, d.Path)))
 	}
 	if len(documents) > 0 {
@@ -243,7 +244,8 @@ func wroteImported(w io.Writer, folder string, documents []files.File) error {
 // importedFiles returns a file for each policy, and one with the cases of each.
 func importedFiles(imports []convert.Import, own [][]*proof.Row) ([]files.File, error) {
 	var all []files.File
-	named := map[string]bool{}
+	names := fileNames{taken: map[string]bool{}, last: map[string]int{}}
+	written := map[usher.PolicyRef]bool{}
 	for i := range imports {
 		documents, err := convert.Documents(imports[i].To)
 		if err != nil {
@@ -254,12 +256,11 @@ func importedFiles(imports []convert.Import, own [][]*proof.Row) ([]files.File, 
 			if err != nil {
 				return nil, fmt.Errorf("encode %s: %w", nameOf(o), err)
 			}
-			file := fileOf(o)
-			if named[file] {
-				return nil, fmt.Errorf("two policies would be %s: import them one by one", nameOf(o))
+			ref := usher.PolicyRef{Kind: o.GetObjectKind().GroupVersionKind().Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+			if !written[ref] {
+				written[ref] = true
+				all = append(all, files.File{Path: names.of(ref.Name, ref.Namespace), Content: content})
 			}
-			named[file] = true
-			all = append(all, files.File{Path: file, Content: content})
 		}
 		var cases bytes.Buffer
 		for _, row := range own[i] {
@@ -274,7 +275,7 @@ func importedFiles(imports []convert.Import, own [][]*proof.Row) ([]files.File, 
 			cases.Write(content)
 		}
 		if cases.Len() > 0 {
-			all = append(all, files.File{Path: "cases/" + fileOf(imports[i].To[0]), Content: cases.Bytes()})
+			all = append(all, files.File{Path: names.of(casesFolder+imports[i].To[0].GetName(), imports[i].To[0].GetNamespace()), Content: cases.Bytes()})
 		}
 	}
 	return all, nil
@@ -298,5 +299,31 @@ func testsOf(imports []convert.Import, rows []proof.Row) [][]*proof.Row {
 	return own
 }
 
-// fileOf returns the name of the file of a policy. It has been compiled, so that its name has no slashes.
-func fileOf(o api.Object) string { return o.GetName() + ".yaml" }
+// casesFolder has the cases of policies.
+const casesFolder = "cases/"
+
+// fileNames gives each file a name of its own.
+type fileNames struct {
+	taken map[string]bool
+	// last are the numbers of the last files of a name.
+	last map[string]int
+}
+
+// of returns a file for something of a name, which has no slashes: it has been compiled. If another file has it, the
+// namespace follows, and then a number.
+func (f *fileNames) of(name, namespace string) string {
+	if namespace != "" && f.taken[name+".yaml"] {
+		name += "." + namespace
+	}
+	for {
+		f.last[name]++
+		file := name + ".yaml"
+		if n := f.last[name]; n > 1 {
+			file = fmt.Sprintf("%s-%d.yaml", name, n)
+		}
+		if !f.taken[file] {
+			f.taken[file] = true
+			return file
+		}
+	}
+}

@@ -7,12 +7,10 @@ package celkinds
 
 import (
 	"context"
-	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/stall"
 )
@@ -40,7 +38,7 @@ func Is(object map[string]any) bool {
 
 // Policies converts each policy among the objects. What is not converted is left out by name.
 func Policies(ctx context.Context, objects []convert.Foreign, o Options) []convert.Import {
-	var all []convert.Import
+	kept, all := convert.Once(objects)
 	leave := func(f *convert.Foreign, field, what, do string) {
 		i := convert.Import{Of: f}
 		i.Leave(f, field, what, do)
@@ -48,18 +46,8 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 	}
 	var found []*convert.Foreign
 	var exceptions []*exception
-	seen := map[usher.PolicyRef]*convert.Foreign{}
-	for n := range objects {
-		f := &objects[n]
-		of := f.Ref()
-		if other := seen[of]; other != nil {
-			if !reflect.DeepEqual(other.Object, f.Object) {
-				leave(f, "metadata.name", "another object has the same kind and name: "+other.File, "import them one by one")
-			}
-			continue
-		}
-		seen[of] = f
-		switch of.Kind {
+	for _, f := range kept {
+		switch of := f.Ref(); of.Kind {
 		case validatingKind, mutatingKind, namespacedValidatingKind, namespacedMutatingKind:
 			found = append(found, f)
 		case exceptionKind:
