@@ -68,6 +68,9 @@ func (j *judge) loop(f *syntax.Foreach, nesting int) (term, error) {
 		return no, err
 	}
 	if element.Type.Kind == expression.Any {
+		if strings.Contains(textOf(j.r.Raw), "element.") {
+			j.note(f.Field+".list", "what its elements are is not known: a field of one that is no map is an error, where Kyverno reads null", "")
+		}
 		applies = all(compare(name, "!=", "null"), applies)
 	}
 	body := when(applies, ok, yes)

@@ -69,8 +69,11 @@ func (c *conversion) targets(blocks []syntax.Block) ([][]target, error) {
 				}
 				return true
 			})
-			if len(t.served) == 0 && t.kind != "*" && strings.Contains(t.group+"*", "*") && t.group == "*" {
-				return nil, refuse(field, "no kind "+text+" is known", "name the file with its CustomResourceDefinition, too, or write group/version/kind")
+			if len(t.served) == 0 && t.kind != "*" {
+				if t.subresource != "" && t.subresource != "status" {
+					return nil, refuse(field, "no kind "+text+" is known, and its subresource may be one of another kind", "name the file with its CustomResourceDefinition, too")
+				}
+				c.note(field, "no kind "+text+" is known: the policy finds it by its name among all requests, and trusts that values have the types that it reads", "name the file with its CustomResourceDefinition, too")
 			}
 			all[n] = append(all[n], t)
 		}
@@ -261,11 +264,21 @@ func kindsTerm(targets []target) term {
 			terms = append(terms, compare("request.kind.group", "==", convert.Quote(t.group)))
 			continue
 		}
-		if t.subresource == "" && len(t.served) > 0 {
+		if t.subresource == "" && t.group == "*" && t.version == "*" {
 			plain = append(plain, t.kind)
 			continue
 		}
-		terms = append(terms, all(compare("request.kind.kind", "==", convert.Quote(t.kind)), compare("request.?subResource.orValue('')", "==", convert.Quote(t.subresource))))
+		is := []term{compare("request.kind.kind", "==", convert.Quote(t.kind))}
+		if t.group != "*" {
+			is = append(is, compare("request.kind.group", "==", convert.Quote(t.group)))
+		}
+		if t.version != "*" {
+			is = append(is, compare("request.kind.version", "==", convert.Quote(t.version)))
+		}
+		if t.subresource != "" {
+			is = append(is, compare("request.?subResource.orValue('')", "==", convert.Quote(t.subresource)))
+		}
+		terms = append(terms, all(is...))
 	}
 	if len(plain) > 0 {
 		terms = append([]term{in("request.kind.kind", plain)}, terms...)

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno"
 	"github.com/usher-dev/usher/internal/kind"
@@ -60,7 +61,7 @@ func TestLeftOut(t *testing.T) {
 		{"not at admission", "spec: {", "spec: {admission: false, ", "spec.admission", "does not decide"},
 		{"generating", "validate:", "generate: {}, validate:", "spec.rules[0]", "generates"},
 		{"images", "validate:", "verifyImages: [{}], validate:", "spec.rules[0]", "verifies images"},
-		{"an unknown kind", "kinds: [Pod]", "kinds: [Gadget]", "spec.rules[0].match.resources.kinds", "no kind Gadget is known"},
+		{"a subresource of an unknown kind", "kinds: [Pod]", "kinds: [Gadget/scale]", "spec.rules[0].match.resources.kinds", "no kind Gadget/scale is known"},
 		{"part of a kind", "kinds: [Pod]", `kinds: ["P*"]`, "spec.rules[0].match.resources.kinds", "wildcards"},
 		{"roles", "match: {", "match: {clusterRoles: [admin], ", "spec.rules[0].match", "roles"},
 		{"namespaces of overrides", "spec: {", "spec: {validationFailureActionOverrides: [{action: Audit, namespaces: [\"a*\"]}], ", "spec.validationFailureActionOverrides[0].namespaces", "wildcards"},
@@ -70,6 +71,31 @@ func TestLeftOut(t *testing.T) {
 			i := converted(t, strings.Replace(plain, row.old, row.new, 1))
 			if len(i.To) > 0 || len(i.Left) == 0 || i.Left[0].Field != row.field || !strings.Contains(i.Left[0].What, row.what) {
 				t.Errorf("%v; want %s: %s", i.Left, row.field, row.what)
+			}
+		})
+	}
+}
+
+// TestUnknownKinds: a kind without a schema is found by its name, and it is said that nothing is known of it.
+func TestUnknownKinds(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ kinds, rule, condition string }{
+		{"[Gadget]", "*", "request.kind.kind == 'Gadget'"},
+		{"[v1/Gadget]", "*", "request.kind.kind == 'Gadget' && request.kind.version == 'v1'"},
+		{"[example.org/v1/Gadget, Widget]", "example.org", "request.kind.kind == 'Widget' || request.kind.kind == 'Gadget' && request.kind.group == 'example.org' && request.kind.version == 'v1'"},
+	} {
+		t.Run(row.kinds, func(t *testing.T) {
+			t.Parallel()
+			i := converted(t, strings.Replace(fmt.Sprintf(withPattern, "{spec: {a: x}}"), "[Pod]", row.kinds, 1))
+			if len(i.To) != 1 || len(i.Notes) == 0 || !strings.Contains(i.Notes[0].What, "is known: the policy finds it by its name") {
+				t.Fatal(i.Left, i.Notes)
+			}
+			spec := i.To[0].(*v1alpha1.ClusterObjectPolicy).Spec
+			if got := spec.MatchConditions[0].Expression; got != row.condition {
+				t.Errorf("%s; want %s", got, row.condition)
+			}
+			if got := spec.MatchConstraints.ResourceRules[0]; got.APIGroups[0] != row.rule || got.Resources[0] != "*" {
+				t.Errorf("%v; want %s", got, row.rule)
 			}
 		})
 	}

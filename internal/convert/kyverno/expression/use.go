@@ -144,7 +144,7 @@ func (s *Scope) Elements(text string) (Value, error) {
 	case List:
 		return fresh(v.list(), v.emptyBinds(), v.Type), nil
 	case Any:
-		return fresh("["+v.Or("[]")+"].flatten()", postfix, ListOf(v.Type.Item())), nil
+		return fresh(v.Optional()+".optMap(l, type(l) == list ? l : [l]).orValue([])", postfix, ListOf(v.Type.Item())), nil
 	default:
 		if v.option == "" {
 			return fresh("["+v.Text+"]", postfix, ListOf(v.Type)), nil
