@@ -2,6 +2,7 @@ package kyverno
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,10 +53,33 @@ func (j source) computed(text, field string) (constant, expr string, err error) 
 	if c, ok := v.Constant.(string); ok && v.IsConstant {
 		return c, "", nil
 	}
-	if strings.Contains(v.Text, "variables.") || strings.Contains(v.Text, "data.") {
-		return "", "", refuse(field, "a name of data is made of a variable", "write its value as nameExpression of data")
+	expr = j.inlined(v.Text)
+	if ofData.MatchString(expr) || len(expr) > longestName {
+		return "", "", refuse(field, "a name of data is made of other data", "write its value as nameExpression of data")
 	}
-	return "", v.Text, nil
+	return "", expr, nil
+}
+
+// longestName is how long an expression for a name of data may be.
+const longestName = 2000
+
+var (
+	ofData    = regexp.MustCompile(`\b(?:data|variables)\.`)
+	variableA = regexp.MustCompile(`\bvariables\.(\w+)`)
+)
+
+// inlined returns an expression with the expressions of variables in their places, which names of data do not know.
+func (j source) inlined(text string) string {
+	for range j.p.variables {
+		text = variableA.ReplaceAllStringFunc(text, func(found string) string {
+			at := slices.IndexFunc(j.p.variables, func(v variable) bool { return "variables."+v.Name == found })
+			if at < 0 || len(text) > longestName {
+				return found
+			}
+			return "(" + j.p.variables[at].Expression + ")"
+		})
+	}
+	return text
 }
 
 func (j source) configMap() (expression.Value, error) {

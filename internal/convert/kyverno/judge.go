@@ -189,9 +189,10 @@ func (j *judge) current() *expression.Scope {
 	j.suffix, j.object = "", "object"
 	of := expression.ObjectOf(j.Kinds, j.p.selection.shape.of...)
 	s := expression.NewScope(of)
-	deletes, others := false, false
+	deletes, creates, others := false, false, false
 	for _, r := range j.p.selection.rules {
 		deletes = deletes || slices.Contains(r.Operations, admissionv1.Delete)
+		creates = creates || slices.Contains(r.Operations, admissionv1.Create) || slices.Contains(r.Operations, admissionv1.Connect)
 		others = others || len(r.Operations) > 1 || !slices.Contains(r.Operations, admissionv1.Delete)
 	}
 	switch {
@@ -204,7 +205,7 @@ func (j *judge) current() *expression.Scope {
 	if j.object != "object" {
 		s = s.With("request.object", expression.Named(j.object, of))
 	}
-	if deletes && !others {
+	if !creates {
 		s = s.With("request.oldObject", expression.Named("oldObject", of))
 	}
 	return s

@@ -135,7 +135,8 @@ func (o *operation) ofValue(k, value Value, apply func(k, v Value) (Value, error
 	case err != nil || guard == "":
 		return result, err
 	case o.operator == "notequals" || o.operator == "notequal":
-		return result, refuse(writeIt, "NotEquals with a value that may be null is not imported")
+		// Nothing equals null.
+		return unlessNull(k, truth("!("+guard+") || "+result.in(conjunction), disjunction)), nil
 	}
 	return truth(guard+" && "+result.in(relation), conjunction), nil
 }

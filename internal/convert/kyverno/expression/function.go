@@ -2,6 +2,7 @@ package expression
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
@@ -21,18 +22,9 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 		t.searched = n.Args[0]
 	}
 	for i, arg := range n.Args {
-		if arg.Op == jmespath.Reference {
-			return Value{}, refuse(writeIt, "%s() with an expression &x is not imported", n.Text)
-		}
 		var err error
-		if args[i], err = t.node(arg, on); err != nil {
+		if args[i], err = argument(t, n.Text, arg, on); err != nil {
 			return Value{}, err
-		}
-		if args[i].isNull() {
-			return Value{}, refuse(writeIt, "%s() of null is an error", n.Text)
-		}
-		if args[i].root != nil {
-			return Value{}, refuse("name a field of it", "the argument of %s() is more than a policy can read", n.Text)
 		}
 	}
 	if n.Text == "to_array" && args[0].option != "" {
@@ -42,11 +34,51 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 		// What is searched for is not null, so that [null] is as good as no list.
 		return fresh(args[0].list(), args[0].emptyBinds(), args[0].Type), nil
 	}
+	if v, ok := swallowedCall(t, n, write, args); ok {
+		return v, nil
+	}
 	v, err := write.write(t, args)
 	for _, arg := range args {
 		*t.fails = *t.fails || arg.option != "" && n.Text != "to_string" && n.Text != "to_number" && n.Text != "not_null"
 	}
 	return v, err
+}
+
+// argument writes an argument of a function.
+func argument(t *translation, of string, arg *jmespath.Node, on Value) (Value, error) {
+	if arg.Op == jmespath.Reference {
+		return Value{}, refuse(writeIt, "%s() with an expression &x is not imported", of)
+	}
+	v, err := t.node(arg, on)
+	switch {
+	case err != nil:
+		return v, err
+	case v.isNull():
+		return v, refuse(writeIt, "%s() of null is an error", of)
+	case v.root != nil:
+		return v, refuse("name a field of it", "the argument of %s() is more than a policy can read", of)
+	}
+	return v, nil
+}
+
+// swallowedCall writes a call that is null if an argument has no value, where errors become null.
+func swallowedCall(t *translation, n *jmespath.Node, write function, args []Value) (Value, bool) {
+	at := slices.IndexFunc(args, func(v Value) bool { return v.option != "" })
+	if !t.swallows || at < 0 || strings.HasPrefix(n.Text, "to_") || n.Text == "not_null" {
+		return Value{}, false
+	}
+	present := slices.Clone(args)
+	present[at] = fresh("v", postfix, args[at].Type)
+	if slices.ContainsFunc(present, func(v Value) bool { return v.option != "" }) {
+		return Value{}, false
+	}
+	soft, err := write.write(t, present)
+	if err != nil || soft.option != "" {
+		return Value{}, false
+	}
+	v := Value{Type: soft.Type, binds: postfix, absent: null, option: args[at].option + ".optMap(v, " + soft.Text + ")"}
+	v.Text = v.option + ".value()"
+	return v, true
 }
 
 // A function writes a call of it with its arguments; args is their number, negative if there may be any.

@@ -13,8 +13,11 @@ func (t *translation) either(n *jmespath.Node, on Value) (Value, error) {
 	if a.root != nil {
 		return a, refuse("name a field of it", "the operand of || is more than a policy can read")
 	}
-	b, err := t.node(n.Args[1], on)
-	if err != nil {
+	var b Value
+	if other := n.Args[1]; other.Op == jmespath.Field && other.Text == "" && on.root != nil {
+		// "" is the name of a field, which there is none of.
+		b = Constant(nil)
+	} else if b, err = t.node(other, on); err != nil {
 		return b, err
 	}
 	if b.root != nil {
@@ -83,6 +86,8 @@ func common(a, b Type) Type {
 		t = Type{}
 		if number(a) && number(b) {
 			t = Type{Kind: Number}
+		} else if textOrWhole(a) && textOrWhole(b) {
+			t = Type{Kind: Either}
 		}
 	}
 	t.Plain = a.Plain && b.Plain
@@ -92,6 +97,9 @@ func common(a, b Type) Type {
 // alternative is b in place of an absent value.
 func alternative(a, b Value) Value {
 	t := common(a.Type, b.Type)
+	if b.isNull() {
+		t = a.Type
+	}
 	if b.option != "" {
 		v := Value{Type: t, binds: postfix, option: a.option + ".or(" + b.option + ")", absent: null}
 		v.Text = v.option + ".value()"
@@ -103,6 +111,8 @@ func alternative(a, b Value) Value {
 	}
 	return v
 }
+
+func textOrWhole(t Type) bool { return t.Kind == Text || t.Kind == Integer || t.Kind == Either }
 
 func number(t Type) bool { return t.Kind == Integer || t.Kind == Number }
 

@@ -269,10 +269,13 @@ func appendIn(parts []Value, k Value, list []any) []Value {
 func (o *operation) inValue(k, v Value) (Value, error) {
 	plain := k.Type.Plain && (v.Type.Plain || v.Type.Kind == List && v.Type.Item().Plain)
 	if !plain {
-		o.note("wildcards in lists that are read, and in what is compared with them, are not expanded")
+		o.note("wildcards in lists that are read, and in what is compared with them, are not expanded, but for the value *")
 	}
 	switch v.Type.Kind {
 	case List:
+		if item := v.Type.Item(); !item.Plain && (item.Kind == Text || item.Kind == Any) {
+			return truth(k.in(sum)+" in "+v.in(sum)+" || '*' in "+v.in(sum), disjunction), nil
+		}
 		return truth(k.in(sum)+" in "+v.in(sum), relation), nil
 	case Text:
 		if k.Type.Kind != Text {

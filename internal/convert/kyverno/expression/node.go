@@ -16,6 +16,8 @@ type translation struct {
 	searched *jmespath.Node
 	// looping says that it is evaluated on each element of a list.
 	looping bool
+	// swallows says that errors become null.
+	swallows bool
 }
 
 // longest is how long an expression may get: operands of || are written more than once.
@@ -123,8 +125,26 @@ func (t *translation) sub(n *jmespath.Node, on Value) (Value, error) {
 			left.absent, left.guard = null, ""
 		case never, null:
 		}
+	} else if n.Args[1].Op == jmespath.Call && left.option != "" && left.absent == missing {
+		return callOn(t, n.Args[1], left)
 	}
 	return t.node(n.Args[1], left)
+}
+
+// callOn writes a call on something that may be missing: then so is the result.
+func callOn(t *translation, n *jmespath.Node, left Value) (Value, error) {
+	present := left
+	present.option, present.absent, present.guard = "", never, ""
+	v, err := t.node(n, present)
+	if err != nil || v.option != "" {
+		return v, err
+	}
+	soft, err := t.node(n, fresh("v", postfix, left.Type))
+	if err != nil {
+		return v, err
+	}
+	v.option, v.absent = left.option+".optMap(v, "+soft.Text+")", missing
+	return v, nil
 }
 
 func (t *translation) index(index int, on Value) (Value, error) {
@@ -158,7 +178,7 @@ func (t *translation) index(index int, on Value) (Value, error) {
 // each returns the name of the elements of a list, and a translation in which it is taken.
 func (t *translation) each(n *jmespath.Node) (string, *translation) {
 	name := t.ElementName(pathName(n))
-	return name, &translation{Scope: t.Taking(name), fails: t.fails, looping: true}
+	return name, &translation{Scope: t.Taking(name), fails: t.fails, looping: true, swallows: t.swallows}
 }
 
 // then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.
@@ -297,6 +317,10 @@ func (t *translation) swallowed(n *jmespath.Node, on Value) (Value, error) {
 	inner := *t
 	inner.fails = &fails
 	v, err := inner.node(n, on)
+	if err == nil && fails {
+		fails, inner.swallows = false, true
+		v, err = inner.node(n, on)
+	}
 	if err == nil && fails {
 		return Value{}, refuse("give what may be missing a default, such as (a || `[]`)", "a function of what may be missing makes the list, and its error would be an empty list")
 	}

@@ -134,8 +134,41 @@ func (o *operation) orderOfValues(k, v Value, operator string) (Value, error) {
 	if number(k.Type) && number(v.Type) {
 		return truth(k.in(sum)+" "+operator+" "+v.in(sum), relation), nil
 	}
-	if k.Type.Kind != Either || v.Type.Kind != Either {
-		return k, refuse(writeIt, "an order of values that may not be numbers is not imported")
+	switch {
+	case k.Type.Kind == Either && v.Type.Kind == Either:
+		return truth("quantity(string("+k.Text+")).compareTo(quantity(string("+v.Text+"))) "+operator+" 0", relation), nil
+	case strings.HasPrefix(o.operator, "duration"):
+	case number(k.Type) && (v.Type.Kind == Either || v.Type.Kind == Text):
+		return orderWithNumber(v, k, func(text, number string) string { return number + " " + operator + " " + text }), nil
+	case number(v.Type) && (k.Type.Kind == Either || k.Type.Kind == Text):
+		return orderWithNumber(k, v, func(text, number string) string { return text + " " + operator + " " + number }), nil
+	case k.Type.Kind == Text && v.Type.Kind == Text:
+		return orderOfTwoTexts(k, v, operator), nil
 	}
-	return truth("quantity(string("+k.Text+")).compareTo(quantity(string("+v.Text+"))) "+operator+" 0", relation), nil
+	return k, refuse(writeIt, "an order of values that may not be numbers is not imported")
+}
+
+// orderWithNumber compares what may be a text with a number: as a duration with seconds, or as a number.
+func orderWithNumber(text, n Value, compared func(text, number string) string) Value {
+	asText := text.in(postfix) + ".matches(" + durations + ") ? " + compared("duration("+text.Text+")", "duration(string(int("+n.Text+")) + 's')") +
+		" : " + text.in(postfix) + ".matches(" + decimals + ") && " + compared("double("+text.Text+")", "double("+n.Text+")")
+	if text.Type.Kind == Text {
+		return truth(asText, ternary)
+	}
+	return truth("type("+text.Text+") == string ? ("+asText+") : "+compared(text.in(sum), n.in(sum)), ternary)
+}
+
+// orderOfTwoTexts compares texts as durations, quantities or versions, whichever both are first. A number is in
+// seconds if the other one is a duration.
+func orderOfTwoTexts(k, v Value, operator string) Value {
+	both := func(is func(of Value) string) string { return is(k) + " && " + is(v) }
+	duration := both(func(of Value) string { return of.in(postfix) + ".matches(" + durations + ")" })
+	quantity := both(func(of Value) string { return "isQuantity(" + of.Text + ")" })
+	version := both(func(of Value) string { return "isSemver(" + of.Text + ")" })
+	order := func(name string) string {
+		return name + "(" + k.Text + ").compareTo(" + name + "(" + v.Text + ")) " + operator + " 0"
+	}
+	seconds := k.in(postfix) + ".matches(" + decimals + ") && " + v.in(postfix) + ".matches(" + durations + ")"
+	return truth(duration+" ? duration("+k.Text+") "+operator+" duration("+v.Text+") : "+quantity+" ? "+order("quantity")+
+		" : "+seconds+" ? duration(string(int(double("+k.Text+"))) + 's') "+operator+" duration("+v.Text+") : "+version+" && "+order("semver"), ternary)
 }
