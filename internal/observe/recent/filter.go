@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/printable"
@@ -36,6 +37,13 @@ type Filter struct {
 	Policy string
 	// User is that of the requests. Kind is the kind of the objects, or the resource, in any case.
 	User, Kind string
+	// Since is how old a decision is at most when the filter is parsed; 0 is any age.
+	Since time.Duration
+	// Slower selects decisions that took longer; 0 selects all.
+	Slower time.Duration
+
+	// after is when decisions were made at the earliest, in nanoseconds of Unix time.
+	after int64
 }
 
 // ParseFilter reads a filter from the parameters of a URL, as [Filter.Values] writes it.
@@ -47,6 +55,23 @@ func ParseFilter(values url.Values) (Filter, error) {
 			return f, fmt.Errorf("outcome %q is not one of %s", word, join(Outcomes()))
 		}
 		f.Outcomes = append(f.Outcomes, outcome)
+	}
+	for _, p := range []struct {
+		name string
+		to   *time.Duration
+	}{{"since", &f.Since}, {"slowerThan", &f.Slower}} {
+		text := values.Get(p.name)
+		if text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return f, fmt.Errorf("%s %q is not a duration such as 15m or 100ms", p.name, text)
+		}
+		*p.to = d
+	}
+	if f.Since > 0 {
+		f.after = time.Now().Add(-f.Since).UnixNano()
 	}
 	return f, nil
 }
@@ -67,6 +92,11 @@ func (f *Filter) Values() url.Values {
 			values.Set(name, value)
 		}
 	}
+	for name, d := range map[string]time.Duration{"since": f.Since, "slowerThan": f.Slower} {
+		if d > 0 {
+			values.Set(name, d.String())
+		}
+	}
 	for _, o := range f.Outcomes {
 		values.Add("outcome", string(o))
 	}
@@ -76,7 +106,8 @@ func (f *Filter) Values() url.Values {
 // selects reports whether the filter selects a decision; nil selects all.
 func (f *Filter) selects(k *kept) bool {
 	return f == nil ||
-		(f.Namespace == "" || f.Namespace == string(k.field(namespace))) &&
+		k.at >= f.after && (f.Slower == 0 || k.took > int64(f.Slower)) &&
+			(f.Namespace == "" || f.Namespace == string(k.field(namespace))) &&
 			(f.User == "" || printable.Cut(f.User, longest[userName]) == string(k.field(userName))) &&
 			(f.Kind == "" || strings.EqualFold(f.Kind, string(k.field(kind))) || strings.EqualFold(f.Kind, string(k.field(resource)))) &&
 			(f.Policy == "" || slices.ContainsFunc(k.rules, func(r keptRule) bool { return names(f.Policy, r.rule.Value().policy) })) &&

@@ -123,6 +123,28 @@ func (r *Ring) Last(n int, f *Filter) *Cursor {
 	return &Cursor{ring: r, filter: f, at: at, gone: oldest}
 }
 
+// Oldest returns the time of a decision of which all later ones are kept: of those in a namespace, or
+// of all if that is empty. It is zero if there is none.
+func (r *Ring) Oldest(namespace string) time.Time {
+	next := r.next.Load()
+	oldest := r.oldest(next)
+	f := &Filter{Namespace: namespace}
+	// What has left the line is complete for a namespace, and not for all.
+	if namespace != "" {
+		for _, k := range r.shared(0, oldest) {
+			if f.selects(k) {
+				return time.Unix(0, k.at).UTC()
+			}
+		}
+	}
+	for at := oldest; at < next; at++ {
+		if k := r.slots[at%lineSize].Load(); k != nil && k.sequence == at && f.selects(k) {
+			return time.Unix(0, k.at).UTC()
+		}
+	}
+	return time.Time{}
+}
+
 // Bytes returns what the decisions take of memory.
 func (r *Ring) Bytes() int64 {
 	n := r.bytes.Load()

@@ -246,8 +246,63 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: selected: %v", row.reason, got)
 		}
 	}
-	if _, err := recent.ParseFilter(url.Values{"outcome": {"bad"}}); err == nil {
-		t.Error("an outcome that there is not is accepted")
+	for _, bad := range []url.Values{{"outcome": {"bad"}}, {"since": {"yesterday"}}, {"since": {"-1s"}}, {"slowerThan": {"5"}}} {
+		if _, err := recent.ParseFilter(bad); err == nil {
+			t.Errorf("%v is accepted", bad)
+		}
+	}
+}
+
+// TestTimes: decisions are selected by when they were made, and by how long they took.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	ring := &recent.Ring{}
+	if at := ring.Oldest(""); !at.IsZero() {
+		t.Errorf("the oldest decision of an empty ring is from %s", at)
+	}
+	hour := time.Now().Add(-time.Hour).UTC()
+	old, fresh := named("old"), named("fresh")
+	old.Namespace, fresh.Namespace = "shop", "bank"
+	d := usher.Allowed()
+	// What began an hour ago has taken an hour.
+	ring.Add(&old, &d, nil, hour)
+	add(ring, fresh, d)
+	for _, row := range []struct {
+		reason string
+		filter recent.Filter
+		want   []string
+	}{
+		{"the last quarter of an hour", recent.Filter{Since: 15 * time.Minute}, []string{"fresh"}},
+		{"the last two hours", recent.Filter{Since: 2 * time.Hour}, []string{"old", "fresh"}},
+		{"as far back as durations go", recent.Filter{Since: 1<<63 - 1}, []string{"old", "fresh"}},
+		{"the slow ones", recent.Filter{Slower: time.Minute}, []string{"old"}},
+		{"slower than any", recent.Filter{Slower: 2 * time.Hour}, nil},
+		{"both", recent.Filter{Since: time.Minute, Slower: time.Minute}, nil},
+	} {
+		filter, err := recent.ParseFilter(row.filter.Values())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := ring.Last(10, &filter).Next(make([]*recent.Decision, 0, 10))
+		if diff := cmp.Diff(row.want, namesOf(all)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", row.reason, diff)
+		}
+	}
+	if at := ring.Oldest(""); !at.Equal(hour) {
+		t.Errorf("the oldest decision is from %s, want %s", at, hour)
+	}
+	if at := ring.Oldest("bank"); time.Since(at) > time.Minute || at.IsZero() {
+		t.Errorf("the oldest decision of one namespace is from %s", at)
+	}
+	// The line goes round: of all, later ones are complete, of the namespace still this one.
+	for range recent.Size / 2 {
+		add(ring, named("next"), d)
+	}
+	if at := ring.Oldest(""); time.Since(at) > time.Minute {
+		t.Errorf("of all, the decisions are complete from %s on", at)
+	}
+	if at := ring.Oldest("shop"); !at.Equal(hour) {
+		t.Errorf("of a namespace, the decisions are complete from %s on, want %s", at, hour)
 	}
 }
 

@@ -101,7 +101,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, filter *recent.Filter
 			break
 		}
 	}
-	out.printf("\n],\"lost\":%d}\n", missed)
+	out.printf("\n],\"lost\":%d%s}\n", missed, since(a.ring.Oldest(filter.Namespace), ","))
 	_ = out.flush()
 }
 
@@ -124,6 +124,7 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, request delegated.Re
 	}
 	defer s.Close()
 	e := events{paced: paced{w: w, control: http.NewResponseController(w), timeout: a.writeTimeout}, process: a.process}
+	e.oldest = a.ring.Oldest(filter.Namespace)
 	// The headers are sent even if there is nothing yet.
 	e.at(s.At())
 	a.follow(r, s, &e)
@@ -169,6 +170,14 @@ func (a *API) follow(r *http.Request, s *recent.Subscription, e *events) {
 			}
 		}
 	}
+}
+
+// since is the field that says how far back the decisions go; empty if there are none.
+func since(oldest time.Time, separator string) string {
+	if oldest.IsZero() {
+		return ""
+	}
+	return separator + `"oldest":"` + oldest.Format(time.RFC3339Nano) + `"`
 }
 
 // refusal is the status for a subscriber that is not served.
@@ -239,6 +248,8 @@ type events struct {
 	paced
 
 	process string
+	// oldest is how far back the decisions went when the stream began.
+	oldest time.Time
 }
 
 func (e *events) decision(d *recent.Decision) {
@@ -256,7 +267,7 @@ func (e *events) at(next uint64) { e.printf("id: %s-%d\nevent: at\ndata: {}\n\n"
 
 // current says that what follows is new.
 func (e *events) current(next uint64) {
-	e.printf("id: %s-%d\nevent: current\ndata: {}\n\n", e.process, next)
+	e.printf("id: %s-%d\nevent: current\ndata: {%s}\n\n", e.process, next, since(e.oldest, ""))
 }
 
 func (e *events) end(err error) {

@@ -112,6 +112,19 @@ func TestDecisionsList(t *testing.T) {
 		decided(r.ring, "shop", fmt.Sprint("web-", i), usher.Allowed())
 	}
 	decided(r.ring, "bank", "vault", usher.Denied("no"))
+	// How far back the decisions of a namespace go is not what there is in others.
+	for path, want := range map[string]bool{"decisions": true, "namespaces/bank/decisions": true, "namespaces/lab/decisions": false} {
+		var got struct{ Oldest time.Time }
+		if err := json.NewDecoder(r.get(path, r.token, "").Body).Decode(&got); err != nil || got.Oldest.IsZero() == want {
+			t.Errorf("%s: the oldest decision is from %s, %v", path, got.Oldest, err)
+		}
+		e, err := sse{}, error(nil)
+		for read := events(r.get(path+"?watch=true", r.token, "")); err == nil && e.event != "current"; e, err = read() {
+		}
+		if err != nil || strings.Contains(e.data, `{"oldest":"20`) != want {
+			t.Errorf("%s: %v: %+v", path, err, e)
+		}
+	}
 	for _, row := range []struct {
 		reason, path string
 		want         int
@@ -133,7 +146,7 @@ func TestDecisionsList(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"decisions?last=-1": http.StatusBadRequest, "decisions?last=9000": http.StatusBadRequest, "decisions?last=x": http.StatusBadRequest,
-		"decisions?outcome=bad": http.StatusBadRequest, "decisions/x": http.StatusNotFound,
+		"decisions?outcome=bad": http.StatusBadRequest, "decisions?since=x": http.StatusBadRequest, "decisions?slowerThan=-1s": http.StatusBadRequest, "decisions/x": http.StatusNotFound,
 	} {
 		if got := r.get(path, r.token, "").StatusCode; got != want {
 			t.Errorf("%s: status %d, want %d", path, got, want)

@@ -53,26 +53,26 @@ func (i *item) time() time.Time {
 	return i.due
 }
 
+// A listed is the last decisions of a replica.
+type listed struct {
+	Items  []*recent.Decision `json:"items"`
+	Lost   uint64             `json:"lost"`
+	Oldest time.Time          `json:"oldest"`
+}
+
 // list returns the last decisions of a replica.
-func (f *watchFlags) list(ctx context.Context, r *replica.Replica) (items []item, lost uint64, err error) {
+func (f *watchFlags) list(ctx context.Context, r *replica.Replica) (list listed, err error) {
 	query := f.query()
 	query.Set("last", strconv.Itoa(f.last))
 	response, err := r.Get(ctx, replica.Path(f.namespace, resource), query, nil)
 	if err != nil {
-		return nil, 0, err
+		return list, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	var list struct {
-		Items []*recent.Decision `json:"items"`
-		Lost  uint64             `json:"lost"`
-	}
 	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
-		return nil, 0, fmt.Errorf("read decisions: %w", err)
+		return list, fmt.Errorf("read decisions: %w", err)
 	}
-	for _, d := range list.Items {
-		items = append(items, item{replica: r.Name, decision: d})
-	}
-	return items, list.Lost, nil
+	return list, nil
 }
 
 // A follower follows one replica, over any number of connections.
@@ -80,8 +80,9 @@ type follower struct {
 	flags   *watchFlags
 	replica *replica.Replica
 	items   chan<- item
-	// last is how many past decisions it begins with.
-	last int
+	// last is how many past decisions it begins with, and since how old they are at most, 0 for any age.
+	last  int
+	since time.Duration
 
 	// seen is the id to resume from, and latest the time of the last decision.
 	seen   string
@@ -170,6 +171,10 @@ func (f *follower) connect(ctx context.Context, connected func()) (served bool, 
 		// If the process is another one by now, all that it has is new.
 		query.Set("last", strconv.Itoa(recent.Size))
 	}
+	if f.seen != "" || f.since == 0 {
+		// Nothing that has not been shown is too old.
+		query.Del("since")
+	}
 	response, err := f.replica.Get(ctx, replica.Path(f.flags.namespace, resource), query, header)
 	if err != nil {
 		return false, err
@@ -227,8 +232,9 @@ func (f *follower) take(ctx context.Context, e *event) error {
 		f.seen = e.id
 	}
 	var data struct {
-		Lost   uint64 `json:"lost"`
-		Reason string `json:"reason"`
+		Lost   uint64    `json:"lost"`
+		Reason string    `json:"reason"`
+		Oldest time.Time `json:"oldest"`
 	}
 	switch e.kind {
 	case "decision":
@@ -241,15 +247,17 @@ func (f *follower) take(ctx context.Context, e *event) error {
 			f.tell(ctx, item{decision: d})
 		}
 		return nil
-	case "current":
-		f.caughtUp(ctx)
-		return nil
-	case "lost", "end":
+	case "lost", "end", "current":
 		if err := json.Unmarshal(e.data, &data); err != nil {
 			return fmt.Errorf("read %s: %w", e.kind, err)
 		}
 	}
 	switch e.kind {
+	case "current":
+		if f.since > 0 && !f.current {
+			f.tell(ctx, item{notice: f.flags.reach(data.Oldest, time.Now())})
+		}
+		f.caughtUp(ctx)
 	case "lost":
 		f.tell(ctx, item{lost: data.Lost})
 	case "end":

@@ -43,7 +43,7 @@ func (w *watcher) run(ctx context.Context, all []*replica.Replica) error {
 	defer cancel()
 	for _, r := range all {
 		w.waiting[r.Name] = true
-		w.follow(ctx, r, w.flags.last)
+		w.follow(ctx, r, w.flags.last, time.Duration(w.flags.since))
 	}
 	found := make(chan []*replica.Replica)
 	if len(w.flags.replicas.Servers) == 0 {
@@ -76,10 +76,10 @@ func (w *watcher) run(ctx context.Context, all []*replica.Replica) error {
 }
 
 // follow begins to follow a replica.
-func (w *watcher) follow(ctx context.Context, r *replica.Replica, last int) {
+func (w *watcher) follow(ctx context.Context, r *replica.Replica, last int, since time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	w.followed[r.Name] = cancel
-	f := &follower{flags: w.flags, replica: r, items: w.items, last: last}
+	f := &follower{flags: w.flags, replica: r, items: w.items, last: last, since: since}
 	go f.run(ctx)
 }
 
@@ -114,7 +114,7 @@ func (w *watcher) replace(ctx context.Context, all []*replica.Replica) {
 		now[r.Name] = true
 		if w.followed[r.Name] == nil {
 			w.take(item{replica: r.Name, notice: "is ready"})
-			w.follow(ctx, r, recent.Size)
+			w.follow(ctx, r, recent.Size, 0)
 		}
 	}
 	for name, cancel := range w.followed {

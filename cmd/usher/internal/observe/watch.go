@@ -26,6 +26,8 @@ type watchFlags struct {
 	user      string
 	kind      string
 	last      int
+	since     cli.Duration
+	slower    cli.Duration
 	once      bool
 	explain   bool
 
@@ -54,11 +56,15 @@ The flags select decisions at the replicas. Of --denied, --changed, --failed, --
 --exempted several are alternatives; all others hold at once. Of requests to authorize
 only those are there about which a policy said something.
 
+--since begins with what replicas keep of the last minutes or hours, and says how far back
+that goes: replicas keep a number of decisions, and none over a restart.
+
 You need the right to watch decisions.usher.dev: in all namespaces, or in one, with -n. The
 credentials are the client certificate of the kubeconfig, a token of a ServiceAccount
 (--service-account), or a token in a file (--token-file).`,
 		Example: `  usher watch
   usher watch --denied -n shop --explain
+  usher watch --since 15m --slower-than 500ms
   usher watch --failed --policy require-team
   usher watch --user jane --kind Deployment --last 1000 --once
   usher watch -o json | jq -r 'select(.verdict == "deny") | .user'`,
@@ -66,6 +72,9 @@ credentials are the client certificate of the kubeconfig, a token of a ServiceAc
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.validate(); err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			if f.since > 0 && !cmd.Flags().Changed("last") {
+				f.last = recent.Size
 			}
 			return f.run(cmd.Context(), s)
 		},
@@ -80,6 +89,8 @@ credentials are the client certificate of the kubeconfig, a token of a ServiceAc
 	flags.StringVar(&f.user, "user", "", "show only the requests of this user")
 	flags.StringVar(&f.kind, "kind", "", "show only requests for objects of this kind, or for this resource, such as Deployment")
 	flags.IntVar(&f.last, "last", 100, "number of past decisions to show first; up to "+strconv.Itoa(recent.Size))
+	flags.Var(&f.since, "since", "show the past decisions that are no older than this first, in place of the last 100, as in 15m")
+	flags.Var(&f.slower, "slower-than", "show only decisions that took longer than this, as in 100ms")
 	flags.BoolVar(&f.once, "once", false, "show the past decisions and exit")
 	flags.BoolVar(&f.explain, "explain", false, "show what each rule did that made a difference, and how to explain the whole decision")
 	f.output.Register(cmd, "line", "json")
@@ -108,6 +119,9 @@ func (f *watchFlags) validate() error {
 	if f.last < 0 || f.last > recent.Size {
 		return fmt.Errorf("--last %d: expected a number from 0 to %d, which is what a replica keeps", f.last, recent.Size)
 	}
+	if f.since < 0 || f.slower < 0 {
+		return errors.New("--since and --slower-than: expected a duration such as 15m or 100ms, not a negative one")
+	}
 	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
 		return fmt.Errorf("-n %s: not the name of a namespace", printable.Line(f.namespace))
 	}
@@ -116,7 +130,7 @@ func (f *watchFlags) validate() error {
 
 // query returns the parameters of the filter.
 func (f *watchFlags) query() url.Values {
-	filter := recent.Filter{Policy: f.policy, User: f.user, Kind: f.kind}
+	filter := recent.Filter{Policy: f.policy, User: f.user, Kind: f.kind, Since: time.Duration(f.since), Slower: time.Duration(f.slower)}
 	for i, o := range recent.Outcomes() {
 		if f.outcomes[i] {
 			filter.Outcomes = append(filter.Outcomes, o)
@@ -147,27 +161,46 @@ func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
 
 // printLast prints the last decisions of all replicas.
 func (f *watchFlags) printLast(ctx context.Context, p *printer, all []*replica.Replica) error {
-	var items []item
+	var items, notices []item
 	for _, r := range all {
-		listed, lost, err := f.list(ctx, r)
+		listed, err := f.list(ctx, r)
 		if err != nil {
 			return f.explained(r, err)
 		}
-		items = append(items, listed...)
-		if lost > 0 {
-			items = append(items, item{replica: r.Name, lost: lost, due: time.Now()})
+		for _, d := range listed.Items {
+			items = append(items, item{replica: r.Name, decision: d})
+		}
+		if listed.Lost > 0 {
+			items = append(items, item{replica: r.Name, lost: listed.Lost, due: time.Now()})
+		}
+		if f.since > 0 {
+			notices = append(notices, item{replica: r.Name, notice: f.reach(listed.Oldest, time.Now())})
 		}
 	}
 	if len(items) == 0 {
-		_, err := fmt.Fprintln(p.streams.Err, "usher watch: nothing; a replica knows the last decisions since it started, and older ones are in its log: see docs/watch.md")
-		return err
+		if _, err := fmt.Fprintln(p.streams.Err, "usher watch: nothing; a replica knows the last decisions since it started, and older ones are in its log: see docs/watch.md"); err != nil {
+			return err
+		}
 	}
-	for _, i := range newest(items, f.last) {
+	for _, i := range append(newest(items, f.last), notices...) {
 		if err := p.print(i); err != nil {
 			return err
 		}
 	}
 	return p.end()
+}
+
+// reach says how far back the decisions of a replica go.
+func (f *watchFlags) reach(oldest, now time.Time) string {
+	if oldest.IsZero() {
+		return "it knows no decision: it has made none since it started, or is of a version that does not know --since"
+	}
+	ago := max(now.Sub(oldest), 0).Round(time.Second)
+	text := fmt.Sprintf("its decisions go back to %s, %s ago", oldest.Local().Format("15:04:05"), ago) //nolint:gosmopolitan // It is for the person at this terminal.
+	if ago < time.Duration(f.since) {
+		text += ": older ones are in its log, if there were any"
+	}
+	return text
 }
 
 // newest returns the last n decisions in the order of time, and what was lost.

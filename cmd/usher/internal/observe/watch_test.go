@@ -258,6 +258,7 @@ func TestWatchDenied(t *testing.T) {
 		{"a namespace", []string{"-n", "shop"}, "grant you watch on decisions.usher.dev in namespace shop"},
 		{"without following", []string{"--once"}, "grant you list on decisions.usher.dev"},
 		{"not a namespace", []string{"-n", "Shop\x1b[31m"}, `-n Shop\x1b[31m: not the name of a namespace`},
+		{"a time to come", []string{"--since=-5m"}, "expected a duration such as 15m"},
 		{"too many", []string{"--last", "9999"}, "--last 9999: expected a number from 0 to 8192"},
 	} {
 		w := watch(t, "wrong", []*replica{r}, row.args...)
@@ -367,6 +368,41 @@ func TestWatchOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a3", "b4"}, names(w.out.String())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestWatchSince: all that replicas keep of a time is asked for once, and how far back that goes is said after it.
+func TestWatchSince(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	w := watch(t, "secret", []*replica{r}, "--since", "1d", "--slower-than", "100ms")
+	s := r.stream()
+	if s.query != "last=8192&since=24h0m0s&slowerThan=100ms&watch=true" {
+		t.Errorf("the query is %s", s.query)
+	}
+	oldest := time.Now().Add(-time.Hour)
+	s.write <- decision("p-1", 1, named("one")) + fmt.Sprintf("id: p-1\nevent: current\ndata: {\"oldest\":%q}\n\n", oldest.UTC().Format(time.RFC3339Nano))
+	w.err.wait(t, "its decisions go back to "+oldest.Format("15:04:05")+", 1h0m")
+	w.err.wait(t, "older ones are in its log")
+	if !strings.Contains(w.out.String(), "one") {
+		t.Errorf("it is said before the decisions: %s", w.out.String())
+	}
+	close(s.write)
+	// What was missed meanwhile is shown, however old it is.
+	if s = r.stream(); strings.Contains(s.query, "since") {
+		t.Errorf("it resumes with %s", s.query)
+	}
+	w.end()
+
+	w = watch(t, "secret", []*replica{r}, "--since", "30m", "--once", "--last", "7")
+	s = r.stream()
+	if s.query != "last=7&since=30m0s" {
+		t.Errorf("the query is %s", s.query)
+	}
+	s.write <- fmt.Sprintf(`{"kind":"DecisionList","items":[],"lost":0,"oldest":%q}`, oldest.UTC().Format(time.RFC3339Nano))
+	close(s.write)
+	if err := <-w.ended; err != nil || !strings.Contains(w.err.String(), "its decisions go back to") || strings.Contains(w.err.String(), "if there were any") {
+		t.Errorf("%v: %s", err, w.err.String())
 	}
 }
 
