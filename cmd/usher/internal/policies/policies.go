@@ -80,6 +80,13 @@ func (p Set) NoteSuspended(cmd *cobra.Command, s cli.Streams) {
 	}
 }
 
+// Only returns the set with some of its policies.
+func (p Set) Only(keep func(usher.PolicyRef) bool) Set {
+	p.compiled = slices.DeleteFunc(slices.Clone(p.compiled), func(c compile.Compiled) bool { return !keep(c.Ref) })
+	p.Rules = compile.Order(p.compiled)
+	return p
+}
+
 // Timeout returns how long one of the policies may take for an object; 0 is any time.
 func (p Set) Timeout() time.Duration { return p.compiler.Timeout }
 

@@ -34,12 +34,16 @@ type libraryFlags struct {
 func Library(s cli.Streams) *cobra.Command {
 	var f libraryFlags
 	cmd := &cobra.Command{
-		Use:   "try PACK|POLICY... [-f OBJECTS] [--from-cluster]",
+		Use:   "try [PACK|POLICY...] [-f OBJECTS] [--from-cluster]",
 		Short: "Say what policies of packs would refuse and change, before they are installed",
 		Long: `Try decides objects by policies of packs as if these denied what they warn of, and by no
-others. It prints what each policy says about each object, and a table with how many
-objects it would refuse or change in which namespace. A policy for pods admits a workload
-with a warning, and refuses its pods: these are counted apart.
+others; without names, by those of all packs. It prints what each policy says about each
+object, and a table with how many objects it would refuse or change in which namespace.
+A policy for pods admits a workload with a warning, and refuses its pods: these are counted
+apart, and so are workloads whose pods would be changed.
+
+What the policies of one pack change is not changed for those of others: you may install
+one without the other.
 
 Some policies read other objects, such as the Namespace: --facts names files with those
 that exist, and with --from-cluster they come from a cluster. Nothing is written to it.
@@ -51,6 +55,7 @@ the objects of one namespace, for which the rights of a user of that namespace s
 The exit status is 0 if nothing would be refused, 1 if something would be, a policy fails or
 a kind cannot be read, and 2 if policies or objects cannot be used.`,
 		Example: `  usher library try pod-security-restricted -f deployment.yaml
+  usher library try -f manifests/ --summary
   usher library try supply-chain networking -f manifests/ --params 'registries=[registry.acme.example]'
   usher library try pod-security-baseline --from-cluster --summary
   usher library try supply-chain --from-cluster -n shop -o json | jq '.policies'
@@ -75,6 +80,15 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err := cmp.Or(f.complete(nil), f.validate(cmd, args)); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
+	if len(args) == 0 {
+		all, err := f.Packs()
+		if err != nil {
+			return err
+		}
+		for _, pack := range all {
+			args = append(args, pack.Name)
+		}
+	}
 	chosen, settings, err := f.Select(args)
 	if err != nil {
 		return err
@@ -87,12 +101,13 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
+	parts := partsOf(set, chosen)
 	report := newLibraryReport(chosen, set.Rules)
 	report.summary = f.summary
 	if f.readsObjects() {
-		err = f.tryCluster(cmd, s, set, report)
+		err = f.tryCluster(cmd, s, parts, report)
 	} else {
-		err = f.tryFiles(cmd, s, set, report)
+		err = f.tryFiles(cmd, s, parts, report)
 	}
 	if err != nil {
 		return err
@@ -105,7 +120,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 }
 
 // tryFiles adds what the policies say about the objects of files.
-func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.Set, report *libraryReport) error {
+func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, parts []part, report *libraryReport) error {
 	requests, err := f.requests(cmd, s)
 	if err != nil {
 		return err
@@ -116,13 +131,17 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.
 		return err
 	}
 	known.Assume(namespacesOf(requests))
-	decider := set.Decider(resolver)
-	for _, r := range requests {
-		j, err := judgeWithin(cmd.Context(), f.limits.Timeout(), decider, set.Rules, r)
-		if err != nil {
-			return err
+	for i := range parts {
+		parts[i].decider = parts[i].Decider(resolver)
+	}
+	for _, q := range requests {
+		var o triedObject
+		for i := range parts {
+			if err := parts[i].try(cmd.Context(), q, &o); err != nil {
+				return err
+			}
 		}
-		report.add(&j)
+		report.addTried(&o)
 	}
 	report.Read = len(requests)
 	report.finish(known.TakeMissing())
@@ -131,8 +150,6 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.
 
 func (f *libraryFlags) validate(cmd *cobra.Command, args []string) error {
 	switch {
-	case len(args) == 0:
-		return errNoPolicies
 	case f.readsObjects():
 		return validateReading(cmd)
 	case len(f.files) == 0:
@@ -164,11 +181,13 @@ type libraryReport struct {
 	Read int `json:"read"`
 	// Policies are the policies with something to say, in the order of the packs, by namespace.
 	Policies []triedPolicy `json:"policies"`
-	// Refused, RefusedPods and Changed are numbers of objects: those that would be refused, those that
-	// would be admitted and whose pods would be refused, and those that would be changed.
+	// Refused, RefusedPods, Changed and ChangedPods are numbers of objects: those that would be refused,
+	// those that would be admitted and whose pods would be refused, those that would be changed, and
+	// those whose pods would be.
 	Refused     int `json:"refused"`
 	RefusedPods int `json:"refusedPods"`
 	Changed     int `json:"changed"`
+	ChangedPods int `json:"changedPods"`
 	// Tried is how many policies were tried.
 	Tried int `json:"tried"`
 	// MissingFacts are objects that policies read and that are not known.
@@ -188,6 +207,8 @@ type triedObject struct {
 	Name    objectName `json:"object"`
 	Says    []said     `json:"says,omitempty"`
 	Changes []string   `json:"changes,omitempty"`
+	// ChangesPods are the policies that would change the pods which the object has made.
+	ChangesPods []string `json:"changesPods,omitempty"`
 }
 
 // A said is what a policy says about an object.
@@ -210,6 +231,7 @@ type triedPolicy struct {
 	Refused     int    `json:"refused"`
 	RefusedPods int    `json:"refusedPods"`
 	Changed     int    `json:"changed"`
+	ChangedPods int    `json:"changedPods"`
 }
 
 // newLibraryReport returns an empty report about policies, which compile to rules.

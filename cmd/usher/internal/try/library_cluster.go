@@ -1,17 +1,16 @@
 package try
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/observe"
-	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/audit/result"
 )
 
@@ -35,38 +34,44 @@ func readingFlags() []string {
 	return []string{"from-cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color", "summary", "policy-timeout"}
 }
 
-var errNoPolicies = errors.New("name packs or policies: 'usher library list' has their names")
-
 // tryCluster adds what the policies say about the objects of a cluster.
-func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, set policies.Set, report *libraryReport) error {
+func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []part, report *libraryReport) error {
 	config, err := cluster.Find(f.kubeconfig, f.context)
 	if err != nil {
 		return err
 	}
-	audited, err := observe.Cluster(cmd, s, config, set, f.namespace)
-	if err != nil {
-		return err
-	}
-	objects := map[result.Identity]*triedObject{}
+	objects, read := map[result.Identity]*triedObject{}, map[schema.GroupVersionResource]int{}
 	var order []result.Identity
-	for i := range audited.Results {
-		r := &audited.Results[i].Result
-		if r.Object.Name == "" {
-			report.unread(r.Message)
-			continue
+	for i := range parts {
+		audited, err := observe.Cluster(cmd, s, config, parts[i].Set, f.namespace)
+		if err != nil {
+			return err
 		}
-		o := objects[r.Object]
-		if o == nil {
-			o = &triedObject{Name: objectName{r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name}}
-			objects[r.Object] = o
-			order = append(order, r.Object)
+		for i := range audited.Results {
+			r := &audited.Results[i].Result
+			if r.Object.Name == "" {
+				report.unread(r.Message)
+				continue
+			}
+			o := objects[r.Object]
+			if o == nil {
+				o = &triedObject{Name: objectName{r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name}}
+				objects[r.Object] = o
+				order = append(order, r.Object)
+			}
+			o.add(r)
 		}
-		o.add(r)
+		for _, k := range audited.Kinds {
+			read[schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}] = k.Objects
+		}
+		report.NotJudged = append(report.NotJudged, audited.NotJudged...)
 	}
 	for _, name := range order {
 		report.addTried(objects[name])
 	}
-	report.Read, report.NotJudged = audited.Objects, audited.NotJudged
+	for _, n := range read {
+		report.Read += n
+	}
 	report.finish(nil)
 	return nil
 }

@@ -18,22 +18,6 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// add adds what the policies say about one object.
-func (r *libraryReport) add(j *Judgement) {
-	o := triedObject{File: j.File, Name: j.Name}
-	if !j.Allowed && len(j.Rules) == 0 {
-		o.Says = append(o.Says, said{Message: cmp.Or(j.Message, j.Reason), Failed: true})
-	}
-	for i := range j.Rules {
-		heard := &j.Rules[i]
-		o.Says = append(o.Says, saysOf(heard)...)
-		if heard.Outcome == usher.Changed && heard.Policy.Name != "" {
-			o.Changes = append(o.Changes, heard.Policy.Name)
-		}
-	}
-	r.addTried(&o)
-}
-
 // addTried adds an object, and counts it once for each policy.
 func (r *libraryReport) addTried(o *triedObject) {
 	for i := range o.Says {
@@ -43,11 +27,16 @@ func (r *libraryReport) addTried(o *triedObject) {
 	says := func(policy string, ofPods bool) int {
 		return one(slices.ContainsFunc(o.Says, func(s said) bool { return s.OfPods == ofPods && (policy == "" || s.Policy == policy) }))
 	}
-	r.Refused += says("", false)
-	r.RefusedPods += says("", true)
+	// What is refused has no pods.
+	refused := says("", false)
+	r.Refused += refused
+	r.RefusedPods += says("", true) &^ refused
 	r.Changed += one(len(o.Changes) > 0)
+	r.ChangedPods += one(len(o.ChangesPods) > 0)
 	for policy := range r.order {
-		r.count(triedPolicy{policy, o.Name.Namespace, says(policy, false), says(policy, true), one(slices.Contains(o.Changes, policy))})
+		r.count(triedPolicy{
+			policy, o.Name.Namespace, says(policy, false), says(policy, true), one(slices.Contains(o.Changes, policy)), one(slices.Contains(o.ChangesPods, policy)),
+		})
 	}
 }
 
@@ -111,7 +100,7 @@ func saysOf(of *ruleResult) []said {
 
 // count adds what a policy says about one object to the table.
 func (r *libraryReport) count(row triedPolicy) {
-	if row.Refused+row.RefusedPods+row.Changed == 0 {
+	if row.Refused+row.RefusedPods+row.Changed+row.ChangedPods == 0 {
 		return
 	}
 	i := slices.IndexFunc(r.Policies, func(p triedPolicy) bool { return p.Policy == row.Policy && p.Namespace == row.Namespace })
@@ -122,6 +111,7 @@ func (r *libraryReport) count(row triedPolicy) {
 	r.Policies[i].Refused += row.Refused
 	r.Policies[i].RefusedPods += row.RefusedPods
 	r.Policies[i].Changed += row.Changed
+	r.Policies[i].ChangedPods += row.ChangedPods
 }
 
 // finish sorts the table. Namespaces that are not known are no hint: they have no labels then.
@@ -145,21 +135,24 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	if len(r.Policies) > 0 {
 		b.WriteByte('\n')
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD REFUSE PODS\tWOULD CHANGE")
+		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD REFUSE PODS\tWOULD CHANGE\tWOULD CHANGE PODS")
 		for _, row := range r.Policies {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", row.Policy, cmp.Or(printable.Line(row.Namespace), "-"), row.Refused, row.RefusedPods, row.Changed)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\n", row.Policy, cmp.Or(printable.Line(row.Namespace), "-"), row.Refused, row.RefusedPods, row.Changed, row.ChangedPods)
 		}
 		if err := table.Flush(); err != nil {
 			return err
 		}
 		b.WriteByte('\n')
 	}
-	pods := ""
+	pods, changedPods := "", ""
 	if r.RefusedPods > 0 {
 		pods = fmt.Sprintf(" the pods of %d would be refused,", r.RefusedPods)
 	}
-	fmt.Fprintf(&b, "%s tried on %s: %d would be refused,%s %d changed\n",
-		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, pods, r.Changed)
+	if r.ChangedPods > 0 {
+		changedPods = fmt.Sprintf(", the pods of %d changed", r.ChangedPods)
+	}
+	fmt.Fprintf(&b, "%s tried on %s: %d would be refused,%s %d changed%s\n",
+		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, pods, r.Changed, changedPods)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -175,7 +168,7 @@ func (r *libraryReport) printObjects(b *strings.Builder, p cli.Palette) {
 	known := map[string]*group{}
 	for i := range r.Objects {
 		o := &r.Objects[i]
-		said, err := json.Marshal([]any{o.Name.APIVersion, o.Name.Kind, o.Name.Namespace, o.Says, o.Changes})
+		said, err := json.Marshal([]any{o.Name.APIVersion, o.Name.Kind, o.Name.Namespace, o.Says, o.Changes, o.ChangesPods})
 		key := string(said)
 		if g := known[key]; err == nil && g != nil && o.File == "" {
 			g.n++
@@ -212,7 +205,7 @@ func (r *libraryReport) printNotJudged(b *strings.Builder, p cli.Palette) {
 }
 
 func (o *triedObject) print(b *strings.Builder, more string, p cli.Palette) {
-	if len(o.Says) == 0 && len(o.Changes) == 0 {
+	if len(o.Says)+len(o.Changes)+len(o.ChangesPods) == 0 {
 		return
 	}
 	if o.File != "" {
@@ -236,5 +229,8 @@ func (o *triedObject) print(b *strings.Builder, more string, p cli.Palette) {
 	}
 	if len(o.Changes) > 0 {
 		fmt.Fprintf(b, "  %s  %s\n", cli.Paint(p.Cyan, "would change"), strings.Join(o.Changes, ", "))
+	}
+	if len(o.ChangesPods) > 0 {
+		fmt.Fprintf(b, "  %s  %s\n", cli.Paint(p.Cyan, "would change its pods"), strings.Join(o.ChangesPods, ", "))
 	}
 }
