@@ -19,7 +19,8 @@ import (
 // missing finds optional fields without which the rule fails.
 func (t *run) missing(ctx context.Context, operation usher.Operation, least, full map[string]any) {
 	var found []path
-	for _, p := range t.optional(least, full) {
+	optional := t.optional(least, full)
+	for _, p := range optional {
 		if t.isSet(p) || slices.ContainsFunc(found, func(deeper path) bool { return deeper.below(p) }) {
 			continue
 		}
@@ -28,18 +29,33 @@ func (t *run) missing(ctx context.Context, operation usher.Operation, least, ful
 			continue
 		}
 		found = append(found, p)
-		t.problems = append(t.problems, t.problem(
-			fmt.Sprintf("every %s %s would be refused, because the rule fails: %s", t.of.Kind, p.lacking(), reason(failure)), t.guard(p, failure)))
+		one := t.problem(fmt.Sprintf("every %s %s would be refused, because the rule fails: %s", t.of.Kind, p.lacking(), reason(failure)), "")
+		one.Do = t.guard(p, t.above(ctx, operation, full, p, optional), failure)
+		t.lacks = append(t.lacks, lack{at: p, problem: len(t.problems)})
+		t.problems = append(t.problems, one)
 	}
 }
 
-// guard returns advice how a rule can handle a missing field.
-func (t *subject) guard(p path, failure error) string {
+// above returns the parts of an object that lead to p, and without which the rule fails, too: the outermost
+// first.
+func (t *run) above(ctx context.Context, operation usher.Operation, full map[string]any, p path, optional []path) (all []path) {
+	for end := 1; end < len(p); end++ {
+		part := p[:end]
+		isOptional := slices.ContainsFunc(optional, func(other path) bool { return slices.Equal(other, part) })
+		if isOptional && !t.isSet(part) && t.failure(ctx, operation, without(full, part)) != nil {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// guard returns advice how a rule can handle a missing field. The parts above it can be missing, too.
+func (t *subject) guard(p path, above []path, failure error) string {
 	if len(t.rule.Steps) == 1 {
 		switch t.rule.Steps[0].Name {
 		case "cel":
-			if !p.inList() && !p.isKey() {
-				return "ask first whether it is there: has(object." + p.expression() + ")"
+			if test := presence(append(above, p)); test != "" {
+				return "ask first whether it is there: " + test
 			}
 			return "ask first whether it is there: with has() or an optional selection"
 		case "plaintext":
@@ -55,6 +71,24 @@ func (t *subject) guard(p path, failure error) string {
 		}
 	}
 	return "let the rule do without it"
+}
+
+// presence returns an expression in CEL that asks for one field after the other; empty if that would be about elements
+// of lists.
+func presence(fields []path) string {
+	var tests []string
+	for _, p := range fields {
+		of, last := path(p[:len(p)-1]).expression(), p[len(p)-1]
+		switch {
+		case p.inList() || strings.ContainsAny(last, `'\`) || strings.Contains(of, `"`):
+			return ""
+		case p.isKey() || fieldWord.FindString(last) != last:
+			tests = append(tests, "'"+last+"' in object."+of)
+		default:
+			tests = append(tests, "has(object."+p.expression()+")")
+		}
+	}
+	return strings.Join(tests, " && ")
 }
 
 // absent tries the rule without each field that it reads, whether or not objects without it can exist:

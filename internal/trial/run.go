@@ -42,6 +42,8 @@ type run struct {
 	// where is the part of an admission policy that failed last.
 	where    string
 	problems []rule.Problem
+	// lacks are the problems with objects that lack something.
+	lacks []lack
 }
 
 // A subject is a rule, and one of the kinds whose objects it is tried on.
@@ -162,6 +164,9 @@ func (t *run) try(ctx context.Context) {
 		}
 	}
 	if len(fails) > 0 {
+		if len(fails) == len(t.operations()) {
+			t.lacks = append(t.lacks, lack{problem: len(t.problems)})
+		}
 		t.problems = append(t.problems, t.hopeless(fails, why, onFull))
 	}
 	if works != "" {
@@ -186,24 +191,6 @@ func (t *run) deviate(ctx context.Context, operation usher.Operation, base map[s
 		t.problems = append(t.problems, t.problem(
 			fmt.Sprintf("every %s whose %s is %s would be refused, because the rule fails: %s", t.of.Kind, d.at.expression(), constant(d.value), reason(failure)),
 			"correct the rule, and try it with usher decide"))
-	}
-}
-
-// given tries the objects that were given.
-func (t *run) given(ctx context.Context, objects []map[string]any) {
-	for _, object := range objects {
-		if kindOf(object) != t.of {
-			continue
-		}
-		metadata, _ := object["metadata"].(map[string]any)
-		for _, operation := range t.operations() {
-			if failure := t.failure(ctx, operation, object); failure != nil {
-				t.problems = append(t.problems, t.problem(
-					fmt.Sprintf("%s of the %s %v that is given would be refused, because the rule fails: %s", operation, t.of.Kind, metadata["name"], reason(failure)),
-					t.remedy([]usher.Operation{operation})))
-				break
-			}
-		}
 	}
 }
 

@@ -246,7 +246,7 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 		p.Do = "write a mutation for each kind, with matchConditions"
 	case !known && f.at.holder != "":
 		p.What += ": the expression fails for " + pronoun(f.wrong)
-		p.Do = fmt.Sprintf("ask first whether it is there: has(%s.%s)", missing.holder, missing)
+		p.Do = "ask first whether it is there: " + r.presence(f, missing)
 		if strings.Contains(missing.String(), rule.Element) {
 			p.Do = "ask first whether it is there, with has()"
 		}
@@ -255,6 +255,22 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 		p.Severity = rule.Warning
 	}
 	return p, true
+}
+
+// presence returns an expression that asks for a missing field, after those above it that other kinds do not
+// have in the same expression.
+func (r *run) presence(of *finding, missing path) string {
+	var tests []string
+	for end := 1; end < len(missing.steps); end++ {
+		above := path{missing.holder, missing.steps[:end]}
+		for _, f := range r.found {
+			if f.place.expression == of.place.expression && f.test == "" && f.field != "" && f.at.then(f.field).equal(above) {
+				tests = append(tests, fmt.Sprintf("has(%s.%s) && ", above.holder, above))
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%shas(%s.%s)", strings.Join(tests, ""), missing.holder, missing)
 }
 
 // wrongFor says for which kinds, and which values, an operation is wrong.
