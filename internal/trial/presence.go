@@ -78,7 +78,7 @@ func (t *subject) guard(p path, above []path, failure error) string {
 func presence(fields []path) string {
 	var tests []string
 	for _, p := range fields {
-		of, last := path(p[:len(p)-1]).expression(), p[len(p)-1]
+		of, last := p[:len(p)-1].expression(), p[len(p)-1]
 		switch {
 		case p.inList() || strings.ContainsAny(last, `'\`) || strings.Contains(of, `"`):
 			return ""

@@ -70,11 +70,8 @@ credentials are the client certificate of the kubeconfig, a token of a ServiceAc
   usher watch -o json | jq -r 'select(.verdict == "deny") | .user'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.validate(); err != nil {
+			if err := f.validate(cmd); err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
-			}
-			if f.since > 0 && !cmd.Flags().Changed("last") {
-				f.last = recent.Size
 			}
 			return f.run(cmd.Context(), s)
 		},
@@ -115,7 +112,10 @@ func outcomeUsage(o recent.Outcome) string {
 	return ""
 }
 
-func (f *watchFlags) validate() error {
+func (f *watchFlags) validate(cmd *cobra.Command) error {
+	if f.since > 0 && !cmd.Flags().Changed("last") {
+		f.last = recent.Size
+	}
 	if f.last < 0 || f.last > recent.Size {
 		return fmt.Errorf("--last %d: expected a number from 0 to %d, which is what a replica keeps", f.last, recent.Size)
 	}

@@ -77,7 +77,7 @@ a kind cannot be read, and 2 if policies or objects cannot be used.`,
 }
 
 func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
-	if err := cmp.Or(f.complete(nil), f.validate(cmd, args)); err != nil {
+	if err := cmp.Or(f.complete(nil), f.validate(cmd)); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	if len(args) == 0 {
@@ -148,7 +148,7 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, parts []part,
 	return nil
 }
 
-func (f *libraryFlags) validate(cmd *cobra.Command, args []string) error {
+func (f *libraryFlags) validate(cmd *cobra.Command) error {
 	switch {
 	case f.readsObjects():
 		return validateReading(cmd)
