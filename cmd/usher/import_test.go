@@ -117,6 +117,44 @@ func TestImportPoliciesOfOneName(t *testing.T) {
 	}
 }
 
+// With --partial the rest of a policy is written, and what is missing is in its description and in the report, whatever texts
+// there are. That is no success.
+func TestImportPartial(t *testing.T) {
+	t.Parallel()
+	const policy = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: '<b>@team', match: {any: [{resources: {kinds: [ConfigMap], 'ag|e<': 1}}]}, generate: {}}, " +
+		"{name: images, match: {any: [{resources: {kinds: [ConfigMap]}}]}, verifyImages: [{}]}, {name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {a: b}}}}]}\n"
+	for _, row := range []struct {
+		reason, policy string
+		args           []string
+		status         int
+		says           []string
+	}{
+		{"not asked for", strings.Replace(policy, ", 'ag|e<': 1", "", 1), nil, cli.ExitNegative, []string{"0 converted, 1 left out\n"}},
+		{
+			"asked for", strings.Replace(policy, ", 'ag|e<': 1", "", 1), []string{"--partial"}, cli.ExitNegative,
+			[]string{"0 converted, 1 in part, 0 left out\n", "ClusterPolicy p: converted in part to ClusterObjectPolicy p\n    missing: ", ":4: ClusterPolicy p: spec.rules[0]: it generates objects; keep it", "    Of ClusterPolicy p is missing:\n    * spec.rules[0]: it generates objects\n    * spec.rules[1]: it verifies images\n"},
+		},
+		{"as JSON", strings.Replace(policy, ", 'ag|e<': 1", "", 1), []string{"--partial", "--report", "json"}, cli.ExitNegative, []string{"\"partial\": 1", "\"missing\": ["}},
+		{
+			"as Markdown", strings.Replace(policy, ", 'ag|e<': 1", "", 1), []string{"--partial", "--report", "markdown"}, cli.ExitNegative,
+			[]string{"### Import of Kyverno's policies\n\n0 converted, 1 in part, 0 left out\n", "| **in part** | `ClusterPolicy p` | `ClusterObjectPolicy p` | `", "it generates objects; keep it"},
+		},
+		{"hostile Markdown", policy, []string{"--report", "markdown"}, cli.ExitNegative, []string{"| **left out** | `ClusterPolicy p` |  | ", `ag\x7ce<`}},
+		{"all of it", strings.Replace(policy, "rules: [", "rules: [], x: [", 1), []string{"--partial"}, cli.ExitNegative, []string{"0 converted, 1 left out"}},
+	} {
+		in := filepath.Join(t.TempDir(), "policy.yaml")
+		if err := os.WriteFile(in, []byte(row.policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, status := execute(t, append([]string{"import", "kyverno", in}, row.args...))
+		for _, says := range row.says {
+			if status != row.status || !strings.Contains(stdout+stderr, says) {
+				t.Errorf("%s: status %d, expected %q:\n%s%s", row.reason, status, says, stdout, stderr)
+			}
+		}
+	}
+}
+
 // However many tests name a large file, it is read once, and all of them together have a bound.
 func TestImportTestsOfLargeFiles(t *testing.T) {
 	t.Parallel()

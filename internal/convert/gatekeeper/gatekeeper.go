@@ -135,11 +135,17 @@ func (c *conversion) template(ctx context.Context, f *convert.Foreign) convert.I
 	var selected []*selection
 	taken := map[string]bool{}
 	for _, f := range own {
-		if s := c.constraint(&i, t, f, taken); s != nil {
+		mark := i.Mark()
+		s := c.constraint(&i, t, f, taken)
+		if c.Partial {
+			i.Miss(f.Ref().String(), mark)
+		}
+		if s != nil {
 			selected = append(selected, s)
 		}
 	}
-	if len(i.Left) > 0 {
+	if len(i.Left) > 0 || len(selected) == 0 {
+		i.Finish(ctx, c.Limits)
 		return i
 	}
 	// A constraint that has conditions of its own is a policy of its own: bindings have none.

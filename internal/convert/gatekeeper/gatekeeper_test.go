@@ -195,6 +195,28 @@ func TestNamesTwice(t *testing.T) {
 	}
 }
 
+// With Partial, constraints that cannot be converted are missing; without any the template is left out.
+func TestPartial(t *testing.T) {
+	t.Parallel()
+	const good, bad = "\n---\n{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: good}, spec: {}}", "\n---\n{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: bad}, spec: {enforcementAction: block}}"
+	o := options(false)
+	o.Partial = true
+	i := gatekeeper.Policies(t.Context(), foreign(parse(t, template+bad+good)), o)[0]
+	if got := fmt.Sprint(bindingsOf(t, i.To)); got != "[good]" || len(i.Left) > 0 || len(i.Missing) != 1 || fmt.Sprint(i.Without) != "[Named bad]" {
+		t.Errorf("bindings %s, left %v, missing %v", got, i.Left, i.Missing)
+	}
+	documents, err := convert.Documents(i.To)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if description, _ := documents[0]["spec"].(map[string]any)["description"].(string); description != "Names begin with x.\n\nOf ConstraintTemplate named is missing:\n* Named bad: spec.enforcementAction: there is no action \"block\"" {
+		t.Errorf("description %q", description)
+	}
+	if i := gatekeeper.Policies(t.Context(), foreign(parse(t, template+bad)), o)[0]; len(i.To) > 0 || len(i.Left) != 1 || len(i.Missing) > 0 {
+		t.Errorf("%v, left %v, missing %v", i.To, i.Left, i.Missing)
+	}
+}
+
 // Nothing denies unless that is asked for, and the report says what makes it deny.
 func TestActions(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func Prove(ctx context.Context, of *convert.Foreign, read proof.Read, o Options)
 	if err := decode(of.Object, &s, false); err != nil {
 		return []proof.Row{{File: of.File, Outcome: proof.Unjudged, Why: err.Error()}}
 	}
-	o.Enforce = true
+	o.Enforce, o.Partial = true, false
 	p := prover{Options: o, file: of.File, read: read}
 	for i := range s.Tests {
 		t := &s.Tests[i]

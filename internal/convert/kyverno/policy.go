@@ -27,6 +27,8 @@ type conversion struct {
 	templates v1alpha1.PodTemplates
 	// workloads are those for which rules for pods are repeated.
 	workloads []string
+	// unchanged says that a rule is missing that changes the object of the request.
+	unchanged bool
 }
 
 // A piece is what a rule becomes. Pieces for the same requests are one policy.
@@ -76,12 +78,27 @@ func (c *conversion) convert() {
 	c.autogen()
 	var pieces []*piece
 	for n := range s.Rules {
-		pieces = append(pieces, c.rule(&s.Rules[n])...)
+		pieces = append(pieces, part(c, &s.Rules[n])...)
 	}
 	if len(c.i.Left) > 0 {
 		return
 	}
 	c.assemble(joinedPieces(pieces))
+}
+
+// part converts a rule. If parts of policies are converted, one that cannot be is missing, and so are those that are about
+// what it would have made of an object.
+func part(c *conversion, r *syntax.Rule) []*piece {
+	mark := c.i.Mark()
+	if c.unchanged {
+		c.leave("", refuse(r.Field, "it is about what a rule that is missing makes of objects", "write it as a ClusterObjectPolicy"))
+	}
+	pieces := c.rule(r)
+	if !c.Partial || !c.i.Miss(r.Name, mark) {
+		return pieces
+	}
+	c.unchanged = c.unchanged || r.Mutate != nil && len(r.Mutate.Targets) == 0
+	return nil
 }
 
 // joinedPieces returns pieces of which those for the same requests are one.

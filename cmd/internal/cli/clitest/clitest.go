@@ -103,8 +103,10 @@ func ofServers() map[string]meaning {
 func settings() map[string]meaning {
 	return map[string]meaning{
 		"force": one("", "bool", "with --out, overwrite files that exist"), "enforce": one("", "bool", "let policies deny where they did"),
-		"report": one("", "format", "print the outcome for each policy, in place of the policies: text, json, yaml"),
-		"prove":  one("", "stringArray", "file or folder with tests"),
+		"report": one("", "format", "print the outcome for each policy, in place of the policies: text, json, yaml, markdown"),
+		// What is left out is a part of a policy.
+		"partial": {"", []string{"bool"}, []string{"with --to, leave out what cannot be expressed", "convert the parts of a policy that can be converted"}},
+		"prove":   one("", "stringArray", "file or folder with tests"),
 		// The results of an audit are a set of statuses.
 		"fail-on": {"", []string{"results", "stringSlice"}, []string{"results that make the exit status 1", "differences that make the exit status 1"}},
 		// Of an exemption it is what follows instead of a denial.

@@ -161,7 +161,7 @@ func (e *Effect) markdown(b *strings.Builder) {
 	}
 	b.WriteString("\n| Refused | Warned | No result | Resolved | Namespace | Policy |\n|---|---|---|---|---|---|\n")
 	for i, row := range e.Where {
-		if b.Len() > maxMarkdown {
+		if b.Len() > MaxMarkdown {
 			fmt.Fprintf(b, "\n… and %d more rows.\n", len(e.Where)-i)
 			return
 		}

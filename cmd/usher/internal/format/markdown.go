@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxMarkdown is how long a comment may be: GitHub accepts 65,536 characters.
-	maxMarkdown = 60_000
+	// MaxMarkdown is how long a comment may be: GitHub accepts 65,536 characters.
+	MaxMarkdown = 60_000
 	// maxMessage and maxName are how long a message and a name may be.
 	maxMessage, maxName = 1000, 300
 )
@@ -30,7 +30,7 @@ func Markdown(w io.Writer, r *Report) error {
 		b.WriteString("\n| | Severity | Object | Message | Policy |\n|---|---|---|---|---|\n")
 	}
 	for i, row := range rows {
-		if b.Len()+len(row) > maxMarkdown {
+		if b.Len()+len(row) > MaxMarkdown {
 			fmt.Fprintf(&b, "\n… and %d more: run `usher audit`.\n", len(rows)-i)
 			break
 		}
@@ -45,7 +45,7 @@ func Markdown(w io.Writer, r *Report) error {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			if b.Len() > maxMarkdown {
+			if b.Len() > MaxMarkdown {
 				fmt.Fprintf(&b, "and %d more policies", len(unmatched)-i)
 				break
 			}
@@ -82,7 +82,7 @@ func markdownRow(r *Result) string {
 	if r.Field != "" {
 		message = strings.TrimLeft(strings.TrimPrefix(message, r.Field), ": ")
 	}
-	text := escape(printable.CutRunes(message, maxMessage))
+	text := Prose(message)
 	if r.Field != "" {
 		text = Code(r.Field) + " " + text
 	}
@@ -92,6 +92,9 @@ func markdownRow(r *Result) string {
 // markup are the characters that mean something in a line of Markdown: emphasis, code, links, also
 // those of bare addresses, HTML, entities, cells of tables and formulas.
 const markup = "\\`*_[]<>&|~$.:"
+
+// Prose returns the text of somebody else, as [escape] does, if it is not too long.
+func Prose(text string) string { return escape(printable.CutRunes(text, maxMessage)) }
 
 // escape returns text as Markdown that shows it: no links, no HTML, no mentions of users.
 func escape(text string) string {

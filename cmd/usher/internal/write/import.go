@@ -74,6 +74,7 @@ type importFlags struct {
 	tests          []string
 	force, enforce bool
 	strict         bool
+	partial        bool
 	report         cli.OutputFlag
 	limits         policies.Limits
 	cluster        clusterSource
@@ -87,13 +88,14 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("out")
 	flags.BoolVar(&f.force, "force", false, "with --out, overwrite files that exist")
 	flags.BoolVar(&f.enforce, "enforce", false, "let policies deny where they did")
+	flags.BoolVar(&f.partial, "partial", false, "convert the parts of a policy that can be converted, and say in its description what is missing")
 	if f.prove != nil {
 		flags.StringArrayVar(&f.tests, "prove", nil, "file or folder with tests of the other engine, to run on the policies (repeatable)")
 		flags.BoolVar(&f.strict, "strict", false, "with --prove, leave out policies that a test shows to be different")
 	}
-	flags.Var(&f.report, "report", "print the outcome for each policy, in place of the policies: text, json, yaml")
-	f.report.Allow("", "text", "json", "yaml")
-	cli.Offer(cmd, "report", "text", "json", "yaml")
+	flags.Var(&f.report, "report", "print the outcome for each policy, in place of the policies: text, json, yaml, markdown")
+	f.report.Allow("", "text", "json", "yaml", "markdown")
+	cli.Offer(cmd, "report", "text", "json", "yaml", "markdown")
 	f.limits.RegisterWithTimeout(cmd)
 }
 
@@ -110,7 +112,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	o := convert.Options{Kinds: kind.Recorded().With(defined), Enforce: f.enforce, Limits: limits}
+	o := convert.Options{Kinds: kind.Recorded().With(defined), Enforce: f.enforce, Partial: f.partial, Limits: limits}
 	imports, err := policies.Within(cmd.Context(), f.limits.Timeout(), "import policies", func(ctx context.Context) ([]convert.Import, error) {
 		imports := f.policies(ctx, found, o)
 		convert.Distinct(imports)
@@ -131,7 +133,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err := f.write(s, imports, own, &report); err != nil {
 		return err
 	}
-	if report.LeftOut+report.Tests.Differ > 0 {
+	if report.LeftOut+report.Partial+report.Tests.Differ > 0 {
 		return cli.ErrNegative
 	}
 	return nil
@@ -198,6 +200,10 @@ func (f *importFlags) write(s cli.Streams, imports []convert.Import, own [][]*pr
 		if err != nil {
 			return err
 		}
+	}
+	if f.report.Value == "markdown" {
+		_, err := io.WriteString(s.Out, report.markdown(f.name))
+		return err
 	}
 	if f.report.Value != "" {
 		return f.report.Report(s.Out, report, func() error { return report.print(s.Out) })

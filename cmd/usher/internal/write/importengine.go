@@ -33,7 +33,7 @@ type engine struct {
 // proveOptions are those of proofs of Kyverno's policies.
 func proveOptions(o convert.Options) prove.Options {
 	return prove.Options{Kinds: o.Kinds, Limits: o.Limits, Convert: func(ctx context.Context, objects []convert.Foreign) []convert.Import {
-		o.Enforce = true
+		o.Enforce, o.Partial = true, false
 		return kyvernoPolicies(ctx, objects, o)
 	}}
 }
@@ -57,8 +57,8 @@ func importGatekeeper(s cli.Streams) *cobra.Command {
 		Long: `Gatekeeper makes a ClusterObjectPolicy of each ConstraintTemplate in CEL among files and
 folders, with a binding for each of its constraints. Namespaces that a Config excludes are
 excluded. A template is converted wholly, or left out with the reasons: templates in Rego
-alone are, and so is external data. Assign, AssignMetadata and ModifySet become
-mutations.
+alone are, and so is external data. With --partial a template is converted with the
+constraints that can be. Assign, AssignMetadata and ModifySet become mutations.
 
 Nothing that is imported denies: where a constraint denies, the binding warns, unless
 --enforce is set. The outcome for each template goes to the standard error, and with
@@ -67,8 +67,8 @@ Nothing that is imported denies: where a constraint denies, the binding warns, u
 With --prove the tests of gator in files and folders run on what their templates become.
 They are written as cases of 'usher test' as well, into the folder cases of --out.
 
-The exit status is 0 if all is converted, 1 if something was left out or a test differs,
-and 2 if a file cannot be read or written.`,
+The exit status is 0 if all is converted, 1 if something was left out, is missing or a test
+differs, and 2 if a file cannot be read or written.`,
 		Example: `  usher import gatekeeper library/ --out usher/
   usher import gatekeeper library/ --prove library/ --out usher/
   usher import gatekeeper --report json library/
@@ -110,8 +110,9 @@ func importKyverno(s cli.Streams) *cobra.Command {
 		Long: `Kyverno makes a ClusterObjectPolicy of each ClusterPolicy, ValidatingPolicy and MutatingPolicy
 among files and folders, and an ObjectPolicy of those of a namespace. Objects for which a PolicyException is are excluded. A policy is
 converted wholly, or left out with the reasons: rules that generate objects, verify images or
-change other objects than that of the request are. Rules that are not for the same requests
-become policies of their own.
+change other objects than that of the request are. With --partial the rules that can be
+converted are, and descriptions say which ones are missing. Rules that are not for the same
+requests become policies of their own.
 
 Nothing that is imported denies: where a policy enforces, the binding warns, unless --enforce
 is set. The outcome for each policy goes to the standard error, and with --report to the
@@ -121,8 +122,8 @@ With --prove the tests of Kyverno's command in files and folders run on what the
 become, and policies without tests answer requests that are made of what they mention, as
 they did. Tests are written as cases of 'usher test' as well, into the folder cases of --out.
 
-The exit status is 0 if all is converted, 1 if something was left out or a test differs, and
-2 if a file cannot be read or written.`,
+The exit status is 0 if all is converted, 1 if something was left out, is missing or a test
+differs, and 2 if a file cannot be read or written.`,
 		Example: `  usher import kyverno policies/ --out usher/
   usher import kyverno policies/ --prove policies/ --out usher/
   usher import kyverno --report text policies/

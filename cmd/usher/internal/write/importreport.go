@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/proof"
 	"github.com/usher-dev/usher/internal/printable"
@@ -18,7 +19,9 @@ import (
 type importReport struct {
 	Policies  []importedPolicy `json:"policies"`
 	Converted int              `json:"converted"`
-	LeftOut   int              `json:"leftOut"`
+	// Partial counts the policies of which something is missing.
+	Partial int `json:"partial,omitempty"`
+	LeftOut int `json:"leftOut"`
 	// Tests counts the tests that --prove ran.
 	Tests importTests `json:"tests,omitzero"`
 	// Others are the tests that do not hold and are of none of the policies, such as those whose files cannot be
@@ -52,8 +55,10 @@ type importedPolicy struct {
 	Policy string `json:"policy"`
 	File   string `json:"file"`
 	// Becomes are the policies that do the same; none if it was left out.
-	Becomes []string       `json:"becomes,omitempty"`
+	Becomes []string `json:"becomes,omitempty"`
+	// Reasons are why it was left out, and Missing why parts of it are missing.
 	Reasons []rule.Problem `json:"reasons,omitempty"`
+	Missing []rule.Problem `json:"missing,omitempty"`
 	Notes   []rule.Problem `json:"notes,omitempty"`
 	// Tests counts its tests, and Failed are those that do not hold.
 	Tests  importTests `json:"tests,omitzero"`
@@ -82,9 +87,13 @@ func newImportReport(imports []convert.Import, rows []proof.Row, own [][]*proof.
 		for _, o := range of.To {
 			p.Becomes = append(p.Becomes, nameOf(o))
 		}
-		if len(of.To) == 0 {
+		switch {
+		case len(of.To) == 0:
 			r.LeftOut++
-		} else {
+		case len(of.Missing) > 0:
+			r.Partial++
+			p.Missing, p.Notes = of.Missing, of.Notes
+		default:
 			r.Converted++
 			p.Notes = of.Notes
 		}
@@ -112,7 +121,7 @@ func (r *importReport) print(w io.Writer) error {
 		fmt.Fprintln(&b, "tests of no policy here:")
 		printRows(&b, r.Others)
 	}
-	fmt.Fprintf(&b, "%d converted, %d left out\n", r.Converted, r.LeftOut)
+	fmt.Fprintln(&b, r.counts())
 	if r.Tests != (importTests{}) {
 		fmt.Fprintln(&b, r.Tests)
 	}
@@ -120,11 +129,24 @@ func (r *importReport) print(w io.Writer) error {
 	return err
 }
 
+func (r *importReport) counts() string {
+	if r.Partial == 0 {
+		return fmt.Sprintf("%d converted, %d left out", r.Converted, r.LeftOut)
+	}
+	return fmt.Sprintf("%d converted, %d in part, %d left out", r.Converted, r.Partial, r.LeftOut)
+}
+
 func (p *importedPolicy) print(b *bytes.Buffer) {
-	if len(p.Becomes) > 0 {
-		fmt.Fprintf(b, "%s: converted to %s\n", printable.Line(p.Policy), printable.Line(strings.Join(p.Becomes, ", ")))
-	} else {
+	switch becomes := printable.Line(strings.Join(p.Becomes, ", ")); {
+	case len(p.Becomes) == 0:
 		fmt.Fprintf(b, "%s (%s): left out\n", printable.Line(p.Policy), printable.Line(p.File))
+	case len(p.Missing) > 0:
+		fmt.Fprintf(b, "%s: converted in part to %s\n", printable.Line(p.Policy), becomes)
+	default:
+		fmt.Fprintf(b, "%s: converted to %s\n", printable.Line(p.Policy), becomes)
+	}
+	for _, problem := range p.Missing {
+		fmt.Fprintf(b, "    missing: %s\n", strings.Replace(problem.String(), "error: ", "", 1))
 	}
 	for _, problem := range p.Reasons {
 		fmt.Fprintf(b, "    %s\n", problem)
@@ -144,4 +166,86 @@ func printRows(b *bytes.Buffer, rows []proof.Row) {
 	for _, row := range rows {
 		fmt.Fprintf(b, "        %s (%s) %s: %s\n", printable.Line(row.Name), printable.Line(row.File), row.Outcome, printable.Line(row.Why))
 	}
+}
+
+// mostReasons is how many reasons a policy has in a comment.
+const mostReasons = 5
+
+// markdown returns the report as a comment on a pull request. What is left out comes first.
+func (r *importReport) markdown(engine string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### Import of %s's policies\n\n%s\n", engine, r.counts())
+	if r.Tests != (importTests{}) {
+		fmt.Fprintf(&b, "\n%s\n", r.Tests)
+	}
+	rows := make([]string, 0, len(r.Policies)+len(r.Others))
+	for rank := range 3 {
+		for i := range r.Policies {
+			if p := &r.Policies[i]; p.rank() == rank {
+				rows = append(rows, p.markdown())
+			}
+		}
+	}
+	for _, row := range r.Others {
+		rows = append(rows, fmt.Sprintf("| test of no policy here | %s | | %s |\n", format.Code(row.File), format.Prose(row.Why)))
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n| | Policy | Becomes | Why |\n|---|---|---|---|\n")
+	}
+	for i, row := range rows {
+		if b.Len()+len(row) > format.MaxMarkdown {
+			fmt.Fprintf(&b, "\n… and %d more.\n", len(rows)-i)
+			break
+		}
+		b.WriteString(row)
+	}
+	return b.String()
+}
+
+// rank is 0 for a policy that is left out, 1 for one that needs a look, and 2 otherwise.
+func (p *importedPolicy) rank() int {
+	switch {
+	case len(p.Becomes) == 0:
+		return 0
+	case len(p.Missing)+p.Tests.Differ > 0:
+		return 1
+	}
+	return 2
+}
+
+func (p *importedPolicy) markdown() string {
+	outcome := "converted"
+	switch {
+	case len(p.Becomes) == 0:
+		outcome = "**left out**"
+	case len(p.Missing) > 0:
+		outcome = "**in part**"
+	}
+	var why []string
+	for _, problem := range slices.Concat(p.Reasons, p.Missing, p.Notes) {
+		place := problem.File
+		if problem.Line > 0 {
+			place = fmt.Sprintf("%s:%d", place, problem.Line)
+		}
+		text := format.Code(place) + " "
+		if problem.Field != "" {
+			text += format.Code(problem.Field) + " "
+		}
+		text += format.Prose(problem.What)
+		if problem.Do != "" {
+			text += "; " + format.Prose(problem.Do)
+		}
+		why = append(why, text)
+	}
+	for _, row := range p.Failed {
+		why = append(why, fmt.Sprintf("%s **%s**: %s", format.Code(row.Name), row.Outcome, format.Prose(row.Why)))
+	}
+	if more := len(why) - mostReasons; more > 0 {
+		why = append(why[:mostReasons], fmt.Sprintf("… and %d more", more))
+	}
+	becomes := make([]string, 0, len(p.Becomes))
+	for _, name := range p.Becomes {
+		becomes = append(becomes, format.Code(name))
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", outcome, format.Code(p.Policy), strings.Join(becomes, "<br>"), strings.Join(why, "<br>"))
 }

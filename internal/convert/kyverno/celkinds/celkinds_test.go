@@ -244,3 +244,33 @@ func TestHostile(t *testing.T) {
 		})
 	}
 }
+
+// TestPartial: with Partial, validations that cannot be converted are missing, unless something else cannot be.
+func TestPartial(t *testing.T) {
+	t.Parallel()
+	const good, bad = "{expression: has(object.data)}", "{expression: \"http.Get('https://a.example') == ''\"}"
+	for _, row := range []struct {
+		reason, spec string
+		validations  int
+		missing      string
+	}{
+		{"one is missing", "  validations: [" + good + ", " + bad + ", " + good + "]\n", 2, "spec.validations[1].expression"},
+		{"nothing remains", "  validations: [" + bad + "]\n", 0, ""},
+		{"a variable, too", "  variables: [{name: a, expression: \"http.Get('https://a.example')\"}]\n  validations: [" + good + ", " + bad + "]\n", 0, ""},
+	} {
+		i := celkinds.Policies(t.Context(), []convert.Foreign{{Object: object(t, validating+changes+row.spec)}}, celkinds.Options{Kinds: kind.Recorded(), Partial: true})[0]
+		if row.validations == 0 {
+			if len(i.To) > 0 || len(i.Left) == 0 || len(i.Missing) > 0 {
+				t.Errorf("%s: %v, missing %v", row.reason, i.Left, i.Missing)
+			}
+			continue
+		}
+		if len(i.Missing) != 1 || i.Missing[0].Field != row.missing {
+			t.Errorf("%s: missing %v, left %v", row.reason, i.Missing, i.Left)
+		}
+		spec := documents(t, []convert.Import{i})[0]["spec"].(map[string]any)
+		if all, _ := spec["validations"].([]any); len(all) != row.validations || !strings.Contains(fmt.Sprint(spec["description"]), "* "+row.missing+": ") {
+			t.Errorf("%s: %v", row.reason, spec)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -34,12 +35,53 @@ type variant struct {
 	pods   v1alpha1.PodTemplates
 }
 
-// convert converts the policy.
+// convert converts the policy. If parts of policies are converted, validations that cannot be are missing.
 func (c *conversion) convert() {
 	s := c.read()
 	if s == nil {
 		return
 	}
+	mark := c.i.Mark()
+	c.all(s)
+	if c.Partial && c.reduce(s, mark) {
+		c.all(s)
+	}
+}
+
+var ofValidation = regexp.MustCompile(`^spec\.validations\[([0-9]+)\]`)
+
+// reduce removes the validations that could not be converted, and reports whether others are left and nothing else could
+// not be.
+func (c *conversion) reduce(s *specification, since convert.Mark) bool {
+	lost := map[int]bool{}
+	for _, p := range c.i.Left {
+		match := ofValidation.FindStringSubmatch(p.Field)
+		if match == nil {
+			return false
+		}
+		n, err := strconv.Atoi(match[1])
+		if err != nil {
+			return false
+		}
+		lost[n] = true
+	}
+	if len(lost) == 0 || len(lost) >= len(s.Validations) {
+		return false
+	}
+	c.i.To = nil
+	c.i.Miss("spec.validations", since)
+	all := s.Validations
+	s.Validations = nil
+	for n := range all {
+		if !lost[n] {
+			s.Validations = append(s.Validations, all[n])
+		}
+	}
+	return true
+}
+
+// all makes the policies.
+func (c *conversion) all(s *specification) {
 	for _, v := range c.variants(s) {
 		spec := c.specOf(v.spec)
 		if len(c.i.Left) > 0 {

@@ -3,6 +3,7 @@ package prove
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
@@ -46,7 +47,10 @@ func Generated(ctx context.Context, i *convert.Import, exceptions []convert.Fore
 			continue
 		}
 		allowed := true
-		for _, status := range answers {
+		for name, status := range answers {
+			if slices.ContainsFunc(i.Without, func(missing string) bool { return slices.Contains(versions(missing), name) }) {
+				continue
+			}
 			allowed = allowed && status != interpret.Fail && (status != interpret.Error || ignores(policy))
 		}
 		settled := c.compare(ctx, r, allowed)
