@@ -21,6 +21,8 @@ type change struct {
 	value  string
 	values string
 	prune  bool
+	// revised returns an expression for what takes the place of a value that is there; nil for the value above.
+	revised func(current string) string
 }
 
 // expression returns the list of patches.
@@ -55,6 +57,8 @@ func (c *change) at(current, path string, n int) string {
 // set returns the patches for a value that is there.
 func (c *change) set(current, path string) string {
 	switch {
+	case c.revised != nil:
+		return patch("replace", path, c.revised(current))
 	case c.values == "":
 		return patch("add", path, c.value)
 	case c.prune:

@@ -71,7 +71,7 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 	for _, f := range mutating {
 		stall.Of(ctx).At(f.Ref().String())
 		switch of := f.Ref().Kind; of {
-		case assignKind, assignMetadataKind, modifySetKind:
+		case assignKind, assignMetadataKind, modifySetKind, assignImageKind:
 			c.all = append(c.all, c.mutator(ctx, f))
 		default:
 			c.leave(f, "", fmt.Sprintf("objects of the kind %s are not imported", of), insteadOf(of))
@@ -88,8 +88,6 @@ func Policies(ctx context.Context, objects []convert.Foreign, o Options) []conve
 // insteadOf says what to do instead of importing an object.
 func insteadOf(kind string) string {
 	switch kind {
-	case "AssignImage":
-		return "write it as a mutation of a ClusterObjectPolicy"
 	case "ExpansionTemplate":
 		return "leave it out: podTemplates of a policy for pods covers the workloads of Kubernetes"
 	case "Provider":

@@ -145,7 +145,7 @@ func TestLeftOut(t *testing.T) {
 		{"params that are null", strings.Replace(constraint("{}"), "variables.params.begin", "variables.params == null ? 'x' : variables.params.begin", 1),
 			"Named c: spec.parameters: there are none, and the template compares variables.params with null; write parameters: {}"},
 		{"a name that is a path", strings.ReplaceAll(constraint("{}"), "name: named", "name: ../../named"), "ConstraintTemplate ../../named: metadata.name: a lowercase RFC 1123 subdomain"},
-		{"a mutation", "{apiVersion: mutations.gatekeeper.sh/v1, kind: AssignImage, metadata: {name: a}}", "AssignImage a: objects of the kind AssignImage are not imported; write it as a mutation of a ClusterObjectPolicy"},
+		{"a mutation", "{apiVersion: mutations.gatekeeper.sh/v1, kind: AssignOther, metadata: {name: a}}", "AssignOther a: objects of the kind AssignOther are not imported; leave it out"},
 	} {
 		var reasons []string
 		for _, i := range gatekeeper.Policies(t.Context(), foreign(parse(t, tt.objects)), options(false)) {

@@ -20,6 +20,7 @@ const (
 	assignKind         = "Assign"
 	assignMetadataKind = "AssignMetadata"
 	modifySetKind      = "ModifySet"
+	assignImageKind    = "AssignImage"
 )
 
 // mutators is the API group of mutators.
@@ -49,6 +50,7 @@ type mutator struct {
 		Values    struct {
 			FromList []any `json:"fromList"`
 		} `json:"values,omitzero"`
+		imageParts `json:",inline"`
 	} `json:"parameters"`
 }
 
@@ -150,6 +152,9 @@ func (m *mutator) change(kind string) (c *change, field string, err error) {
 	if c.steps[last].isList() {
 		return nil, "spec.location", errors.New("it replaces elements of a list")
 	}
+	if kind != assignMetadataKind && c.steps[0].field == "metadata" {
+		return nil, "spec.location", errors.New("it changes the metadata, which Gatekeeper refuses")
+	}
 	for n, t := range m.Parameters.PathTests {
 		field := fmt.Sprintf("spec.parameters.pathTests[%d]", n)
 		steps, err := parseLocation(t.SubPath)
@@ -193,6 +198,9 @@ func (m *mutator) values(kind string, c *change) (field string, err error) {
 		}
 		c.values, c.prune = literal(once), p.Operation == "prune"
 		return "", nil
+	}
+	if kind == assignImageKind {
+		return p.imageParts.change(c)
 	}
 	switch from := p.Assign.FromMetadata.Field; {
 	case len(p.Assign.ExternalData) > 0:

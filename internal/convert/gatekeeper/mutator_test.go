@@ -29,6 +29,10 @@ func TestMutators(t *testing.T) {
 	set := func(location, parameters string) string {
 		return mutator("ModifySet", "  location: "+location+"\n  parameters: "+parameters+"\n")
 	}
+	image := func(parts string) string {
+		return mutator("AssignImage", "  location: 'spec.containers[name: *].image'\n  parameters: {"+parts+"}\n")
+	}
+	const images = "spec: {containers: [{name: a, image: 'nginx'}, {name: b, image: 'gcr.io/lib/nginx:1@x'}, {name: c, image: 'localhost/nginx@sha256:ab'}, {name: d, image: 'a@b:c/d'}, {name: e}]}"
 	const privileged = "'spec.containers[name: *].securityContext.privileged'"
 	for _, row := range []struct{ reason, mutator, before, after string }{
 		{"a field", assign("spec.hostNetwork", "{assign: {value: false}}"), "spec: {hostNetwork: true}", "spec: {hostNetwork: false}"},
@@ -58,6 +62,14 @@ func TestMutators(t *testing.T) {
 		{"values that are removed", set("spec.a", "{operation: prune, values: {fromList: [x, y]}}"), "spec: {a: [y, z, x, y]}", "spec: {a: [z]}"},
 		{"values that are not there", set("spec.a", "{operation: prune, values: {fromList: [x]}}"), "spec: {a: [z]}", ""},
 		{"no values", set("spec.a", "{operation: prune, values: {fromList: [x]}}"), "spec: {}", ""},
+		{"the domain of images", image("assignDomain: 'r.io:5000'"), images, "spec: {containers: [{name: a, image: 'r.io:5000/nginx'}, {name: b, image: 'r.io:5000/lib/nginx:1@x'}, {name: c, image: 'r.io:5000/nginx@sha256:ab'}, {name: d, image: 'r.io:5000/d'}, {name: e, image: 'r.io:5000/'}]}"},
+		{"the path of images", image("assignPath: my/app"), images, "spec: {containers: [{name: a, image: 'my/app'}, {name: b, image: 'gcr.io/my/app:1@x'}, {name: c, image: 'localhost/my/app@sha256:ab'}, {name: d, image: 'a@b:c/my/app'}, {name: e, image: my/app}]}"},
+		{"the tag of images", image("assignTag: ':2'"), images, "spec: {containers: [{name: a, image: 'nginx:2'}, {name: b, image: 'gcr.io/lib/nginx:2'}, {name: c, image: 'localhost/nginx:2'}, {name: d, image: 'a@b:c/d:2'}, {name: e, image: ':2'}]}"},
+		{"the domain and the path of images", image("assignDomain: r.io, assignPath: my/app"), images, "spec: {containers: [{name: a, image: 'r.io/my/app'}, {name: b, image: 'r.io/my/app:1@x'}, {name: c, image: 'r.io/my/app@sha256:ab'}, {name: d, image: 'r.io/my/app'}, {name: e, image: r.io/my/app}]}"},
+		{"the domain and the tag of images", image("assignDomain: r.io, assignTag: ':2'"), images, "spec: {containers: [{name: a, image: 'r.io/nginx:2'}, {name: b, image: 'r.io/lib/nginx:2'}, {name: c, image: 'r.io/nginx:2'}, {name: d, image: 'r.io/d:2'}, {name: e, image: 'r.io/:2'}]}"},
+		{"the path and the tag of images", image("assignPath: my/app, assignTag: ':2'"), images, "spec: {containers: [{name: a, image: 'my/app:2'}, {name: b, image: 'gcr.io/my/app:2'}, {name: c, image: 'localhost/my/app:2'}, {name: d, image: 'a@b:c/my/app:2'}, {name: e, image: 'my/app:2'}]}"},
+		{"all of images", image("assignDomain: r.io, assignPath: my/app, assignTag: ':2'"), images, "spec: {containers: [{name: a, image: 'r.io/my/app:2'}, {name: b, image: 'r.io/my/app:2'}, {name: c, image: 'r.io/my/app:2'}, {name: d, image: 'r.io/my/app:2'}, {name: e, image: 'r.io/my/app:2'}]}"},
+		{"only images that are there", image("assignTag: ':2', pathTests: [{subPath: 'spec.containers[name: *].image', condition: MustExist}]"), "spec: {containers: [{name: a, image: 'nginx'}, {name: b}]}", "spec: {containers: [{name: a, image: 'nginx:2'}, {name: b}]}"},
 		{"a namespace that a Config excludes", assign("spec.a", "{assign: {value: x}}") + "\n---\napiVersion: config.gatekeeper.sh/v1alpha1\nkind: Config\nmetadata: {name: config}\nspec: {match: [{processes: [mutation-webhook], excludedNamespaces: [shop]}]}", "spec: {}", "-"},
 		{"a namespace that a Config excludes from validation", assign("spec.a", "{assign: {value: x}}") + "\n---\napiVersion: config.gatekeeper.sh/v1alpha1\nkind: Config\nmetadata: {name: config}\nspec: {match: [{processes: [webhook], excludedNamespaces: [shop]}]}", "spec: {}", "spec: {a: x}"},
 		{"a namespace that a Config excludes by a pattern", assign("spec.a", "{assign: {value: x}}") + "\n---\napiVersion: config.gatekeeper.sh/v1alpha1\nkind: Config\nmetadata: {name: config}\nspec: {match: [{processes: ['*'], excludedNamespaces: [sh*]}]}", "spec: {}", "-"},
@@ -111,7 +123,13 @@ func TestMutatorsLeft(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ reason, mutator, field, what string }{
 		{"external data", mutator("Assign", "  location: spec.a\n  parameters: {assign: {externalData: {provider: p}}}"), "spec.parameters.assign.externalData", "provider of data"},
-		{"an image", mutator("AssignImage", "  location: spec.a\n"), "", "objects of the kind AssignImage are not imported"},
+		{"no part of an image", mutator("AssignImage", "  location: spec.a\n"), "spec.parameters", "no part of an image"},
+		{"a domain that is none", mutator("AssignImage", "  location: spec.a\n  parameters: {assignDomain: foobar}"), "spec.parameters.assignDomain", "is no domain"},
+		{"a path that is none", mutator("AssignImage", "  location: spec.a\n  parameters: {assignPath: 'a/'}"), "spec.parameters.assignPath", "is no path"},
+		{"a path with a domain", mutator("AssignImage", "  location: spec.a\n  parameters: {assignPath: a.b/c}"), "spec.parameters.assignPath", "begins with a domain"},
+		{"a tag that is none", mutator("AssignImage", "  location: spec.a\n  parameters: {assignTag: latest}"), "spec.parameters.assignTag", "is no tag"},
+		{"an element that is an image", mutator("AssignImage", "  location: 'spec.a[name: b]'\n  parameters: {assignTag: ':1'}"), "spec.location", "replaces elements"},
+		{"an image in the metadata", mutator("AssignImage", "  location: metadata.a\n  parameters: {assignTag: ':1'}"), "spec.location", "metadata"},
 		{"an element", mutator("Assign", "  location: 'spec.a[name: b]'\n  parameters: {assign: {value: {name: b}}}"), "spec.location", "replaces elements"},
 		{"no path", mutator("Assign", "  location: 'spec.'\n  parameters: {}"), "spec.location", "expected a name"},
 		{"no end", mutator("Assign", "  location: 'spec.a[name: \"b]'\n  parameters: {}"), "spec.location", "expected KEY: VALUE"},
