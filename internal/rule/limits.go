@@ -126,6 +126,9 @@ func (l NamespacedLimits) Excluded() *Excluded {
 	return &Excluded{Kinds: NeverNamespaced(), But: l.Kinds}
 }
 
+// NoAction says that policies of a namespace do not act on a kind, or a resource.
+func NoAction(on string) string { return "a policy of a namespace does not act on " + on }
+
 // Excluded are kinds of objects that a rule is not for. Nil excludes none.
 type Excluded struct {
 	Kinds Kinds

@@ -82,7 +82,7 @@ func (m *Match) Mismatch(s *Target) string {
 		return fmt.Sprintf("namespace %q is not the policy's own, %q", s.Namespace, m.Namespace)
 	}
 	if m.Excluded.Has(s.APIVersion, s.Kind) {
-		return fmt.Sprintf("%s %s is a kind that policies of a namespace do not act on", s.APIVersion, s.Kind)
+		return NoAction(s.APIVersion + " " + s.Kind)
 	}
 	if why := m.unfitResource(s); why != "" {
 		return why

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -126,4 +128,17 @@ func (t *subject) limited() bool {
 	return !slices.ContainsFunc(t.rule.Match.Selectors, func(s rule.Selector) bool {
 		return schema.FromAPIVersionAndKind(s.APIVersion, s.Kind) == t.of && s.Namespace == "" && s.Name == "" && len(s.Fields) == 0 && (s.Labels == nil || s.Labels.Empty())
 	})
+}
+
+// refusesAll warns of an object policy that refuses every request that it selects, whatever is in it, by
+// anyone. One that says who may nevertheless, or for which objects it is, is meant.
+func refusesAll(ctx context.Context, p *object.Policy) []rule.Problem {
+	field, ok := p.RefusesAll(ctx)
+	if !ok {
+		return nil
+	}
+	return []rule.Problem{{
+		Severity: rule.Warning, Field: field, What: "it is always false: the policy refuses every request that it selects, whoever makes it",
+		Do: "write what has to be true of what is accepted, or, if nothing may be, who may nevertheless: spec.excludeSubjects",
+	}}
 }

@@ -166,7 +166,7 @@ func (n *named) unasked() (why, field string) {
 			why, field = fmt.Sprintf("%s are in no namespace, so that no request for them is one of this namespace", r.Name), "resources"
 			continue
 		case ok && n.match.excluded.HasResource(at.Group, r.Name):
-			why, field = "a policy of a namespace does not act on what this one selects", ""
+			why, field = rule.NoAction(strings.TrimSuffix(n.pattern+"."+at.Group, ".")), ""
 			continue
 		case ok:
 			return "", ""

@@ -87,7 +87,7 @@ func TestResourcesOfNoNamespace(t *testing.T) {
 		{"namespaces", `""`, "namespaces", inNone + remove, inNone},
 		{"and something else", `""`, "namespaces, pods", "", inNone},
 		{"everything", `"*"`, `"*"`, "", ""},
-		{"Secrets", `""`, "secrets", "a policy of a namespace does not act on what this one selects", ""},
+		{"Secrets", `""`, "secrets", "a policy of a namespace does not act on secrets", ""},
 		{"and something else", `""`, "secrets, pods", "", ""},
 	} {
 		text := fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: p, namespace: shop}, spec: {matchConstraints: {resourceRules: [

@@ -73,6 +73,7 @@ func (p *Policy) head(c *spec.Compilation, constraints *admissionv1.MatchResourc
 func (p *Policy) compile(c *spec.Compilation, source admission.Code) []rule.Problem {
 	program, problems := admission.CompileWithin(&c.Budget, source)
 	p.program = program
+	c.NoteSecrets(program, &p.match, nil, p.params, nil)
 	return append(c.Problems, problems...)
 }
 

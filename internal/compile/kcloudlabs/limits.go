@@ -63,7 +63,7 @@ func (c *compilation) excludedKinds(selectors []v1alpha1.ResourceSelector) {
 	for i := range selectors {
 		if s := &selectors[i]; c.excluded.Has(s.APIVersion, s.Kind) {
 			c.fail(fmt.Sprintf("spec.resourceSelectors[%d].kind", i),
-				fmt.Sprintf("a policy of a namespace does not act on %s %s", s.APIVersion, s.Kind),
+				rule.NoAction(s.APIVersion+" "+s.Kind),
 				fmt.Sprintf("ask who administers the cluster for a ClusterOverridePolicy, or to allow it: --namespaced-kinds=%s", nameOf(s.APIVersion, s.Kind)))
 		}
 	}

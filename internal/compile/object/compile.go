@@ -101,6 +101,9 @@ func (c *compilation) compile(
 		source.Mutations = c.mutations(ctx, s)
 		o.mutate = c.program(source)
 	}
+	for _, program := range []*admission.Program{o.validate, o.mutate} {
+		c.NoteSecrets(program, &o.match, o.kinds, o.paramKind, o.data.Sources)
+	}
 	o.facts = limits.Bounds(o.ref.Namespace, slices.Concat(c.paramReads(s.Bindings), o.data.Reads, c.reads))
 	rule.SortProblems(c.Problems)
 	// Variables and conditions are part of both programs.

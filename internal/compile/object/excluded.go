@@ -24,7 +24,7 @@ func (c *compilation) noteExcluded(m *admissionv1.MatchResources) {
 			}
 			c.Problems = append(c.Problems, rule.Problem{
 				Severity: rule.Warning, Field: fmt.Sprintf("spec.matchConstraints.resourceRules[%d].resources[%d]", i, j),
-				What: fmt.Sprintf("a policy of a namespace does not act on %s: it does nothing for these requests", strings.TrimSuffix(resource+"."+group, ".")),
+				What: rule.NoAction(strings.TrimSuffix(resource+"."+group, ".")) + ": it does nothing for these requests",
 				Do:   "remove the resource, or ask who administers the cluster for a ClusterObjectPolicy, or to allow the kind: --namespaced-kinds",
 			})
 		}

@@ -59,6 +59,9 @@ func (m *Match) SelectsNamespace(namespace map[string]any) bool {
 	return m.namespaces == nil || selects(m.namespaces, namespace)
 }
 
+// Selects reports whether labels of objects or of namespaces decide which requests m is for.
+func (m *Match) Selects() bool { return m.labels != nil || m.namespaces != nil }
+
 // AddPaths adds the paths that the selectors read in objects.
 func (m *Match) AddPaths(object, old *usher.Paths) {
 	if m.labels != nil {

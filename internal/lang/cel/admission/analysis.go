@@ -178,6 +178,9 @@ func (a *analysis) into(shared *cel.Bound) {
 func (a *analysis) variable(name string, before []variable) has {
 	last := len(a.added) - 1
 	a.added[last].name = name
+	if a.from.HasFields() {
+		a.added[last].value.AddValue(a.from)
+	}
 	a.added, a.defined = a.added[:last], append(a.defined, a.added[last])
 	if a.from.HasFields() {
 		// The value may be that of all variables.

@@ -81,6 +81,8 @@ type Program struct {
 	reads       reads
 	// patched are the paths that mutations change.
 	patched usher.Paths
+	// tellings are what the policy tells.
+	tellings []Telling
 	// limits are those of all expressions, deciding of those that every request needs.
 	limits, deciding limits
 	// heavy says that compiling again takes too long for a request that meets a policy of a namespace.
@@ -105,6 +107,8 @@ type expression struct {
 	other rule.Program
 	// identity is set for conditions and variables.
 	identity identity
+	// constant says that the value is the same for every request.
+	constant bool
 }
 
 // A variable is the expression of a variable.
@@ -178,6 +182,7 @@ func (p *Program) compile(budget *cel.Budget, plan planner) (*compilation, error
 	c.into(&c.limits.validations)
 	for i, a := range p.source.Annotations {
 		compiled, _ := c.compile(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.ValueExpression, celgo.StringType, celgo.NullType)
+		c.tell(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), false)
 		p.annotations = append(p.annotations, compiled)
 	}
 	c.into(&c.limits.annotations)
@@ -188,18 +193,21 @@ func (p *Program) compile(budget *cel.Budget, plan planner) (*compilation, error
 	for i, v := range p.source.Validations {
 		var compiled expression
 		if v.MessageExpression != "" {
-			compiled, _ = c.compile(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.MessageExpression, celgo.StringType)
+			field := fmt.Sprintf("spec.validations[%d].messageExpression", i)
+			compiled, _ = c.compile(field, v.MessageExpression, celgo.StringType)
+			c.tell(field, false)
 		}
 		p.messages = append(p.messages, compiled)
 	}
 	for _, t := range p.source.Texts {
 		compiled, _ := c.compile(t.Field, t.Expression, celgo.StringType)
+		c.tell(t.Field, false)
 		p.texts = append(p.texts, compiled)
 	}
 	c.into(&c.limits.validations)
 	c.limits.small = cel.LimitOf(c.limits.within)
 	c.reads.object, c.reads.old = c.reads.keyed(objectName), c.reads.keyed(oldObjectName)
-	p.reads, p.limits, p.deciding, p.patched = c.reads, c.limits, c.limits, c.patched
+	p.reads, p.limits, p.deciding, p.patched, p.tellings = c.reads, c.limits, c.limits, c.patched, c.tellings
 	if p.source.LazyMessages {
 		p.deciding = c.without(deciding, before, data)
 	}
@@ -248,6 +256,7 @@ type compilation struct {
 	optionals map[string]bool
 	patched   usher.Paths
 	declared  declared
+	tellings  []Telling
 	programs  []*cel.Program
 	problems  []rule.Problem
 }
@@ -308,7 +317,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		patched(&c.patched, ast)
 	}
 	c.programs = append(c.programs, program)
-	return expression{text: text, program: program, index: len(c.programs) - 1}, ast.OutputType()
+	return expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast)}, ast.OutputType()
 }
 
 func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {

@@ -19,6 +19,8 @@ type share struct {
 	uses  []string
 	whole bool
 	names cel.Reads
+	// value is what is read with the value, if no other expression follows where that comes from.
+	value cel.Reads
 	// mutable says that the value may have quantities.
 	mutable bool
 }

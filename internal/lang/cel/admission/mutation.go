@@ -74,6 +74,7 @@ func (c *compilation) mutations(p *Program) {
 			c.patched.Add()
 		}
 		compiled, _ := c.compile(m.field(i), m.Expression, output)
+		c.tell(m.field(i), true)
 		p.mutations = append(p.mutations, compiled)
 	}
 	c.declared.patchTypes = false

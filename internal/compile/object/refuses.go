@@ -1,0 +1,29 @@
+package object
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// RefusesAll returns the field of a validation that refuses every request that resourceRules of the policy
+// select, by anyone. Without any it is false, and also if something else selects requests: labels, names,
+// users, conditions, or a binding.
+func (o *Policy) RefusesAll(ctx context.Context) (field string, ok bool) {
+	selects := len(o.subjects)+len(o.excluded) > 0 || o.match.Selects() || !slices.ContainsFunc(o.match.Resources.Rules, o.actsOnAllNames)
+	refuses := slices.ContainsFunc(o.bindings, func(b binding) bool { return b.actions&deny != 0 && b.match == nil && b.params == nil })
+	if o.validate == nil || selects || !refuses {
+		return "", false
+	}
+	i, ok := o.validate.RefusesAll(ctx)
+	return fmt.Sprintf("spec.validations[%d].expression", i), ok
+}
+
+// actsOnAllNames reports whether a rule is for objects of all names, of a resource on which the policy acts.
+func (o *Policy) actsOnAllNames(r rule.ResourceRule) bool {
+	return len(r.Names) == 0 && slices.ContainsFunc(r.Groups, func(group string) bool {
+		return slices.ContainsFunc(r.Resources, func(resource string) bool { return !o.kinds.HasResource(group, resource) })
+	})
+}
