@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/compile/object"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -132,13 +132,13 @@ func (t *subject) limited() bool {
 
 // refusesAll warns of an object policy that refuses every request that it selects, whatever is in it, by
 // anyone. One that says who may nevertheless, or for which objects it is, is meant.
-func refusesAll(ctx context.Context, p *object.Policy) []rule.Problem {
-	field, ok := p.RefusesAll(ctx)
+func refusesAll(ctx context.Context, c *compile.Compiled) []rule.Problem {
+	field, ok := c.RefusesAll(ctx)
 	if !ok {
 		return nil
 	}
 	return []rule.Problem{{
-		Severity: rule.Warning, Field: field, What: "it is always false: the policy refuses every request that it selects, whoever makes it",
+		Severity: rule.Warning, Field: field, What: "it is always false: the policy refuses every request that it selects, of all users",
 		Do: "write what has to be true of what is accepted, or, if nothing may be, who may nevertheless: spec.excludeSubjects",
 	}}
 }

@@ -159,9 +159,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 		result.NoSuchKind = nothing
 	}
 	result.Problems = append(result.Problems, fieldPathProblems(set, c, p.Matches())...)
-	if c.Object != nil {
-		result.Problems = append(result.Problems, refusesAll(ctx, c.Object)...)
-	}
+	result.Problems = append(result.Problems, refusesAll(ctx, c)...)
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
 	if len(problems) == 0 {
 		// What is said of types explains what requests would come to.

@@ -11,8 +11,8 @@ import (
 // RefusesAll returns the field of a validation that refuses every request that resourceRules of the policy
 // select, by anyone. Without any it is false, and also if something else selects requests: labels, names,
 // users, conditions, or a binding.
-func (o *Policy) RefusesAll(ctx context.Context) (field string, ok bool) {
-	selects := len(o.subjects)+len(o.excluded) > 0 || o.match.Selects() || !slices.ContainsFunc(o.match.Resources.Rules, o.actsOnAllNames)
+func RefusesAll(ctx context.Context, o *Policy) (field string, ok bool) {
+	selects := len(o.subjects)+len(o.excluded) > 0 || o.match.Selects() || !slices.ContainsFunc(o.match.Resources.Rules, func(r rule.ResourceRule) bool { return actsOnAllNames(r, o.kinds) })
 	refuses := slices.ContainsFunc(o.bindings, func(b binding) bool { return b.actions&deny != 0 && b.match == nil && b.params == nil })
 	if o.validate == nil || selects || !refuses {
 		return "", false
@@ -21,9 +21,9 @@ func (o *Policy) RefusesAll(ctx context.Context) (field string, ok bool) {
 	return fmt.Sprintf("spec.validations[%d].expression", i), ok
 }
 
-// actsOnAllNames reports whether a rule is for objects of all names, of a resource on which the policy acts.
-func (o *Policy) actsOnAllNames(r rule.ResourceRule) bool {
+// actsOnAllNames reports whether a rule is for objects of all names, of a resource that is not excluded.
+func actsOnAllNames(r rule.ResourceRule, excluded *rule.Excluded) bool {
 	return len(r.Names) == 0 && slices.ContainsFunc(r.Groups, func(group string) bool {
-		return slices.ContainsFunc(r.Resources, func(resource string) bool { return !o.kinds.HasResource(group, resource) })
+		return slices.ContainsFunc(r.Resources, func(resource string) bool { return !excluded.HasResource(group, resource) })
 	})
 }
