@@ -125,7 +125,7 @@ var mayImport = []struct {
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/printable", "internal/trial"}},
 	{"internal/convert/proof", []string{"."}},
-	{"internal/convert/gatekeeper", []string{".", "api/...", "internal/convert", "internal/convert/proof", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
+	{"internal/convert/gatekeeper", []string{".", "api/...", "internal/convert", "internal/convert/proof", "internal/kind", "internal/policytest", "internal/rule", "internal/stall", "library"}},
 	// How Kyverno's expressions are written is known to those who convert and to those who interpret them.
 	{"internal/convert/kyverno/jmespath", nil},
 	{"internal/convert/kyverno/expression", []string{"internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax", "internal/kind"}},

@@ -51,6 +51,9 @@ func (c *conversion) constraint(i *convert.Import, t *template, f *convert.Forei
 	if s.name != f.Ref().Name {
 		i.Note(f, "metadata.name", "the binding is called "+s.name, "")
 	}
+	if t.adopted != nil {
+		t.adopted.suits(i, f, &of.Match)
+	}
 	c.match(i, f, &of.Match, s)
 	c.act(i, f, &of, s)
 	t.parameters(i, f, of.Parameters, s)
@@ -119,6 +122,14 @@ func (t *template) parameters(i *convert.Import, f *convert.Foreign, parameters 
 	value := any(map[string]any{})
 	if parameters != nil {
 		value = defaulted(t.defaults, parameters)
+	}
+	if t.adopted != nil {
+		params, err := t.adopted.params(value.(map[string]any)) //nolint:forcetypeassert // Defaults are added to an object.
+		if err != nil {
+			i.Leave(f, "spec.parameters", err.Error(), "write it as a ClusterObjectPolicy: 'usher library show "+t.adopted.policy+"'")
+			return
+		}
+		value = params
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {

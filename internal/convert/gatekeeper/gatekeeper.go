@@ -46,8 +46,12 @@ func groupOf(object map[string]any) string {
 // Policies converts each ConstraintTemplate among the objects of Gatekeeper, with its constraints. What is not
 // converted is left out by name.
 func Policies(ctx context.Context, objects []convert.Foreign, o Options) []convert.Import {
+	return policies(ctx, objects, o, hashOf)
+}
+
+func policies(ctx context.Context, objects []convert.Foreign, o Options, hash func(modules []string) string) []convert.Import {
 	kept, left := convert.Once(objects)
-	c := &conversion{Options: o, all: left, constraints: map[string][]*convert.Foreign{}}
+	c := &conversion{Options: o, hash: hash, all: left, constraints: map[string][]*convert.Foreign{}}
 	var found, mutating []*convert.Foreign
 	for _, f := range kept {
 		switch of := f.Ref(); groupOf(f.Object) {
@@ -100,6 +104,8 @@ func insteadOf(kind string) string {
 type conversion struct {
 	Options
 
+	// hash returns the hash of modules in Rego.
+	hash func(modules []string) string
 	all []convert.Import
 	// constraints are those that no template has taken yet, by kind.
 	constraints map[string][]*convert.Foreign
@@ -120,7 +126,7 @@ func (c *conversion) leave(f *convert.Foreign, field, what, do string) {
 // template converts a template with its constraints.
 func (c *conversion) template(ctx context.Context, f *convert.Foreign) convert.Import {
 	i := convert.Import{Of: f}
-	t := readTemplate(&i)
+	t := readTemplate(&i, c.hash)
 	own := c.constraints[t.kind]
 	delete(c.constraints, t.kind)
 	if len(i.Left) > 0 {

@@ -52,7 +52,7 @@ func (p *imageParts) check() (field string, err error) {
 	return "", nil
 }
 
-// change sets what becomes of images.
+// change sets how images are changed.
 func (p *imageParts) change(c *change) (field string, err error) {
 	if field, err := p.check(); err != nil {
 		return field, err

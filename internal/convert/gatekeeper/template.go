@@ -24,6 +24,8 @@ type template struct {
 	defaults map[string]any
 	// reads says that expressions read params, and compares that one compares them with null.
 	reads, compares bool
+	// adopted is the policy of the library that it becomes; nil if it is in CEL.
+	adopted *counterpart
 }
 
 // A source is what the engine K8sNativeValidation reads.
@@ -72,11 +74,14 @@ type manifest struct {
 	} `json:"spec"`
 }
 
-// celEngine is the engine of templates in CEL.
-const celEngine = "K8sNativeValidation"
+// The engines of templates.
+const (
+	celEngine  = "K8sNativeValidation"
+	regoEngine = "Rego"
+)
 
-// readTemplate returns what a template says in CEL. If it cannot be imported, it leaves the reasons.
-func readTemplate(i *convert.Import) *template {
+// readTemplate returns what a template says in CEL, or in Rego that is known by its hash. If it cannot be imported, it leaves the reasons.
+func readTemplate(i *convert.Import, hash func(modules []string) string) *template {
 	var m manifest
 	if err := decode(i.Of.Object, &m, false); err != nil {
 		i.Leave(i.Of, "", err.Error(), "correct the template")
@@ -99,12 +104,38 @@ func readTemplate(i *convert.Import) *template {
 		t.translate(i, field)
 		return t
 	}
+	if k := known(hash(modules(&m))); k != nil {
+		t.adopt(i, k)
+		return t
+	}
 	do := "write it as a ClusterObjectPolicy"
 	if policy := Nearest(t.name); policy != "" {
 		do = "see whether 'usher library show " + policy + "' is what it means"
 	}
 	i.Leave(i.Of, "spec.targets", "it is in Rego alone", do)
 	return t
+}
+
+// modules returns the Rego of the only target of a template.
+func modules(m *manifest) []string {
+	target := &m.Spec.Targets[0]
+	var all []string
+	add := func(rego string, libs []string) {
+		if rego != "" {
+			all = append(append(all, rego), libs...)
+		}
+	}
+	add(target.Rego, target.Libs)
+	for _, code := range target.Code {
+		var in struct {
+			Rego string   `json:"rego"`
+			Libs []string `json:"libs"`
+		}
+		if code.Engine == regoEngine && json.Unmarshal(code.Source, &in) == nil {
+			add(in.Rego, in.Libs)
+		}
+	}
+	return all
 }
 
 // decode reads an object or its JSON. It returns an error for fields that into does not have if they may matter.

@@ -57,9 +57,9 @@ func importGatekeeper(s cli.Streams) *cobra.Command {
 		Long: `Gatekeeper makes a ClusterObjectPolicy of each ConstraintTemplate in CEL among files and
 folders, with a binding for each of its constraints. Namespaces that a Config excludes are
 excluded. A template is converted wholly, or left out with the reasons: templates in Rego
-alone are, and so is external data. With --partial a template is converted with the
-constraints that can be. Assign, AssignMetadata, AssignImage and ModifySet become
-mutations.
+alone are, unless it is known what their Rego means, and so is external data. With
+--partial a template is converted with the constraints that can be. Assign,
+AssignMetadata, AssignImage and ModifySet become mutations.
 
 Nothing that is imported denies: where a constraint denies, the binding warns, unless
 --enforce is set. The outcome for each template goes to the standard error, and with
