@@ -106,7 +106,7 @@ type conversion struct {
 
 	// hash returns the hash of modules in Rego.
 	hash func(modules []string) string
-	all []convert.Import
+	all  []convert.Import
 	// constraints are those that no template has taken yet, by kind.
 	constraints map[string][]*convert.Foreign
 	configs     []*convert.Foreign
