@@ -137,7 +137,7 @@ var mayImport = []struct {
 	{"internal/convert/kyverno", []string{".", "api/...", "internal/convert", "internal/convert/kyverno/expression", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	{"internal/convert/kyverno/celkinds", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	// What happened, decided by two sets of policies.
-	{"internal/impact", []string{".", "door/admission", "internal/audit/judge", "internal/impact/diff", "internal/podtemplate", "internal/rule"}},
+	{"internal/impact", []string{".", "door/admission", "internal/audit/judge", "internal/audit/result", "internal/impact/diff", "internal/podtemplate", "internal/rule", "internal/rule/authz"}},
 	// How two decisions differ is for whatever decides by two sets of policies.
 	{"internal/impact/diff", []string{"."}},
 	{"internal/impact/auditlog", []string{".", "internal/impact", "internal/simulate/authz"}},

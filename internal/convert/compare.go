@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -66,27 +67,46 @@ func Compare(ctx context.Context, c *Conversion, objects []map[string]any, kinds
 		return Comparison{}, err
 	}
 	var result Comparison
-	for i, sample := range c.samples(ctx, kinds, world.constants()) {
-		for _, r := range world.requests(i, sample) {
-			before, err := decide(ctx, was, r)
-			if err != nil {
-				return result, err
-			}
-			after, err := decide(ctx, is, r)
-			if err != nil {
-				return result, err
-			}
-			result.Requests++
-			if before.effective {
-				result.Effective++
-			}
-			if before != after {
-				result.Difference = reduce(ctx, was, is, r, before, after)
-				return result, nil
-			}
+	for r := range c.requests(ctx, world, kinds) {
+		before, err := decide(ctx, was, r)
+		if err != nil {
+			return result, err
+		}
+		after, err := decide(ctx, is, r)
+		if err != nil {
+			return result, err
+		}
+		result.Requests++
+		if before.effective {
+			result.Effective++
+		}
+		if before != after {
+			result.Difference = reduce(ctx, was, is, r, before, after)
+			return result, nil
 		}
 	}
 	return result, nil
+}
+
+// Requests returns generated requests that are about what policies read, with the objects that are in the cluster
+// then, which are those of a list and others, and the facts that follow from them.
+func Requests(ctx context.Context, policies []api.Object, objects []map[string]any, kinds *kind.Set) (iter.Seq[*usher.Request], []map[string]any, fact.Resolver) {
+	c := &Conversion{From: policies}
+	world := worldOf(c, objects)
+	return c.requests(ctx, world, kinds), world.objects, world.facts()
+}
+
+// requests returns samples of the policy in the world.
+func (c *Conversion) requests(ctx context.Context, w *world, kinds *kind.Set) iter.Seq[*usher.Request] {
+	return func(yield func(*usher.Request) bool) {
+		for i, sample := range c.samples(ctx, kinds, w.constants()) {
+			for _, r := range w.requests(i, sample) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // samples returns those of the policy in its old form: both forms have the same expressions.
@@ -196,7 +216,7 @@ func said(d *usher.Decision) string {
 	return text.String()
 }
 
-// decider returns a decider for policies alone. Its authorizer says yes to some questions.
+// decider returns a decider for policies alone.
 func (w *world) decider(ctx context.Context, policies []api.Object) (*engine.Engine, error) {
 	read := make([]api.Policy, len(policies))
 	for i := range policies {
@@ -206,12 +226,16 @@ func (w *world) decider(ctx context.Context, policies []api.Object) (*engine.Eng
 	if errs := rule.Errors(problems); len(errs) > 0 {
 		return nil, fmt.Errorf("compile %s: %s", errs[0].Policy, strings.TrimPrefix(errs[0].Field+": "+errs[0].What, ": "))
 	}
+	// A busy machine makes no difference.
+	return engine.New(index.New(rules), w.facts(), engine.Options{RuleTimeout: time.Minute}), nil
+}
+
+// facts returns the objects of the world, and an authorizer that says yes to some questions.
+func (w *world) facts() fact.Resolver {
 	some := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
 		h := fnv.New32a()
 		_, _ = fmt.Fprint(h, r.User.Name, r.Resource, r.Namespace, r.Name, *r.Access)
 		return usher.Decision{Verdict: []usher.Verdict{usher.NoOpinion, usher.Allow}[h.Sum32()%2]}, nil
 	})
-	facts := fact.Resolvers{fact.Objects: object.FromTrees(w.objects), fact.Questions: fact.Access(some)}
-	// A busy machine makes no difference.
-	return engine.New(index.New(rules), facts, engine.Options{RuleTimeout: time.Minute}), nil
+	return fact.Resolvers{fact.Objects: object.FromTrees(w.objects), fact.Questions: fact.Access(some)}
 }

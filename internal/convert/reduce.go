@@ -14,12 +14,8 @@ const mostReductions = 5000
 // reduce returns a request that was decides as before and is as after, in which objects have only
 // the fields that this takes.
 func reduce(ctx context.Context, was, is usher.Decider, r *usher.Request, before, after verdict) *Difference {
-	left := mostReductions
 	difference := &Difference{Request: r, Was: before.String(), Is: after.String()}
-	try := func(smaller *usher.Request) bool {
-		if left--; left < 0 {
-			return false
-		}
+	Reduce(r, func(smaller *usher.Request) bool {
 		first, err := decide(ctx, was, smaller)
 		if err != nil || first.said != before.said {
 			return false
@@ -30,26 +26,36 @@ func reduce(ctx context.Context, was, is usher.Decider, r *usher.Request, before
 		}
 		difference = &Difference{Request: smaller, Was: first.String(), Is: second.String()}
 		return true
-	}
+	})
+	return difference
+}
+
+// Reduce returns the request with the smallest objects that it finds for which same is true, as it is for r.
+func Reduce(r *usher.Request, same func(*usher.Request) bool) *usher.Request {
+	left := mostReductions
 	for _, part := range []func(*usher.Request) **usher.Object{
 		func(r *usher.Request) **usher.Object { return &r.Object },
 		func(r *usher.Request) **usher.Object { return &r.OldObject },
 	} {
-		tree, err := (*part(difference.Request)).Tree()
+		tree, err := (*part(r)).Tree()
 		if err != nil || tree == nil {
 			continue
 		}
 		smaller(tree, func(with any) bool {
 			object, ok := with.(map[string]any)
-			if !ok {
+			if left--; !ok || left < 0 {
 				return false
 			}
-			request := *difference.Request
+			request := *r
 			*part(&request) = usher.TreeObject(object)
-			return try(&request)
+			if !same(&request) {
+				return false
+			}
+			r = &request
+			return true
 		})
 	}
-	return difference
+	return r
 }
 
 // smaller calls try with copies of a tree without one field or element, and returns the smallest copy

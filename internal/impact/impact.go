@@ -11,8 +11,10 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A Side is one of the two sets of policies. Rules that the sides share are the same values: the set of
@@ -20,12 +22,21 @@ import (
 type Side struct {
 	Decider usher.Decider
 	Rules   []rule.Rule
+	// Authorizer decides requests to authorize, by Access.
+	Authorizer usher.Decider
+	Access     []*authz.Rule
 }
 
 // A Subject is a request that both sides decide.
 type Subject struct {
-	// Request is one of the mutating phase.
+	// Request is one of the mutating phase; nil for what admission does not see.
 	Request *usher.Request
+	// Again is another request for the same object; nil if there is none.
+	Again *usher.Request
+	// Question is the request as authorizers decide it; nil if that is not known.
+	Question *Question
+	// Only are the policies that are compared; nil for all.
+	Only []usher.PolicyRef
 	// Admitted means that the object is as API servers validate it, defaults and changes of policies
 	// included: what a policy would change about the object as it was sent is not known then.
 	Admitted bool
@@ -43,13 +54,23 @@ type Unknowns struct {
 	Defaults string
 	// User is why it is not known who sends the request.
 	User string
+	// HTTP is why services are not asked over HTTP.
+	HTTP string
+}
+
+// A Difference is one in the decisions about one of the requests of a subject.
+type Difference struct {
+	diff.Difference
+
+	Request *usher.Request
 }
 
 // A Comparison compares two sides. It is safe for concurrent use.
 type Comparison struct {
 	was, is Side
-	// changed are the rules, of both sides, of policies that differ.
+	// changed are the rules, of both sides, of policies that differ, and access those that authorize.
 	changed []rule.Rule
+	access  []*authz.Rule
 	refs    []usher.PolicyRef
 }
 
@@ -62,50 +83,114 @@ func New(was, is Side) *Comparison {
 			c.changed = append(c.changed, r)
 		}
 	}
+	for _, sides := range [][2][]*authz.Rule{{was.Access, is.Access}, {is.Access, was.Access}} {
+		for _, r := range sides[0] {
+			if slices.Contains(sides[1], r) {
+				continue
+			}
+			c.access = append(c.access, r)
+			if !slices.Contains(c.refs, r.Policy.Ref) {
+				c.refs = append(c.refs, r.Policy.Ref)
+			}
+		}
+	}
 	return c
 }
 
 // Policies returns the policies that differ: those that changed, came or are gone.
 func (c *Comparison) Policies() []usher.PolicyRef { return c.refs }
 
+// Authorizes reports whether policies differ that authorize requests.
+func (c *Comparison) Authorizes() bool { return len(c.access) > 0 }
+
+// Access returns the rules, of both sides, of a policy that differs and authorizes requests; all of them for the zero
+// PolicyRef.
+func (c *Comparison) Access(of usher.PolicyRef) []*authz.Rule {
+	return slices.DeleteFunc(slices.Clone(c.access), func(r *authz.Rule) bool { return of != (usher.PolicyRef{}) && r.Policy.Ref != of })
+}
+
+// Concerning returns the policies that differ and may be for creations or updates of objects of a kind.
+func (c *Comparison) Concerning(k result.Kind) []usher.PolicyRef {
+	var some []usher.PolicyRef
+	for i := range c.changed {
+		r := &c.changed[i]
+		if !slices.Contains(some, r.Policy) && (judge.MayMatch(&r.Match, k, usher.Create) || judge.MayMatch(&r.Match, k, usher.Update)) {
+			some = append(some, r.Policy)
+		}
+	}
+	return some
+}
+
 // Compare decides a request by both sides and returns the differences, in the order of the kinds. It
 // reports whether a policy that differs is for the request at all.
-func (c *Comparison) Compare(ctx context.Context, s *Subject) (differences []diff.Difference, concerned bool, err error) {
-	rules := c.concerning(s.Request)
+func (c *Comparison) Compare(ctx context.Context, s *Subject) (differences []Difference, concerned bool, err error) {
+	if s.Question != nil {
+		differences, concerned, err = c.ask(ctx, s.Question)
+		if err != nil || slices.ContainsFunc(differences, func(d Difference) bool { return d.Kind == diff.Denied }) {
+			return differences, concerned, err
+		}
+	}
+	for _, r := range s.requests() {
+		found, is, err := c.decide(ctx, s, r)
+		if err != nil {
+			return nil, true, err
+		}
+		concerned = concerned || is
+		for _, d := range found {
+			if !slices.ContainsFunc(differences, func(o Difference) bool { return o.Kind == d.Kind && o.Policy == d.Policy }) {
+				differences = append(differences, Difference{d, r})
+			}
+		}
+	}
+	return differences, concerned, nil
+}
+
+// requests returns the requests that admission sees.
+func (s *Subject) requests() []*usher.Request {
+	return slices.DeleteFunc([]*usher.Request{s.Request, s.Again}, func(r *usher.Request) bool { return r == nil })
+}
+
+// decide has both sides decide a request.
+func (c *Comparison) decide(ctx context.Context, s *Subject, r *usher.Request) (differences []diff.Difference, concerned bool, err error) {
+	rules := c.concerning(s, r)
 	if len(rules) == 0 {
 		return nil, false, nil
 	}
-	if unknown := s.unknown(rules); len(unknown) > 0 {
+	if unknown := s.unknown(r, rules); len(unknown) > 0 {
 		return unknown, true, nil
 	}
-	was, err := c.was.decide(ctx, s)
+	was, err := c.was.decide(ctx, s, r)
 	if err != nil {
 		return nil, true, err
 	}
-	is, err := c.is.decide(ctx, s)
+	is, err := c.is.decide(ctx, s, r)
 	if err != nil {
 		return nil, true, err
 	}
-	return diff.Between(was, is), true, nil
+	return slices.DeleteFunc(diff.Between(was, is), func(d diff.Difference) bool {
+		return s.Only != nil && d.Policy != (usher.PolicyRef{}) && !slices.Contains(s.Only, d.Policy)
+	}), true, nil
 }
 
 // Unsure returns, in place of differences, that those of policies that read other objects are not known:
 // some of these objects are missing.
-func (c *Comparison) Unsure(s *Subject, differences []diff.Difference, missing string) []diff.Difference {
-	var all []diff.Difference
+func (c *Comparison) Unsure(s *Subject, differences []Difference, missing string) []Difference {
+	var all []Difference
 	reading := map[usher.PolicyRef]bool{}
-	for _, r := range c.concerning(s.Request) {
-		if !reading[r.Policy] && r.DependsOn(s.Request.Operation).Any(rule.OnFacts) {
-			reading[r.Policy] = true
-			all = append(all, diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: missing})
+	for _, request := range s.requests() {
+		for _, r := range c.concerning(s, request) {
+			if !reading[r.Policy] && r.DependsOn(request.Operation).Any(rule.OnFacts) {
+				reading[r.Policy] = true
+				all = append(all, Difference{diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: missing}, request})
+			}
 		}
 	}
-	return append(all, slices.DeleteFunc(differences, func(d diff.Difference) bool { return reading[d.Policy] })...)
+	return append(all, slices.DeleteFunc(differences, func(d Difference) bool { return reading[d.Policy] })...)
 }
 
 // concerning returns the rules of policies that differ that may be for a request: selectors of objects
 // and names need objects, which may be unknown.
-func (c *Comparison) concerning(r *usher.Request) []*rule.Rule {
+func (c *Comparison) concerning(s *Subject, r *usher.Request) []*rule.Rule {
 	object, err := r.Target().Tree()
 	if err != nil {
 		object = nil
@@ -119,6 +204,7 @@ func (c *Comparison) concerning(r *usher.Request) []*rule.Rule {
 		bySelectors := len(m.Selectors) > 0 && len(m.Resources) == 0
 		m.Selectors = nil
 		switch {
+		case s.Only != nil && !slices.Contains(s.Only, c.changed[i].Policy):
 		case c.changed[i].Inspects, !bySelectors && !m.Matches(&target):
 		case bySelectors && (!m.InScope(&target) || len(m.Operations) > 0 && !slices.Contains(m.Operations, r.Operation)):
 		default:
@@ -129,10 +215,10 @@ func (c *Comparison) concerning(r *usher.Request) []*rule.Rule {
 }
 
 // unknown returns what cannot be said of a request: for each policy that reads what is not there.
-func (s *Subject) unknown(rules []*rule.Rule) []diff.Difference {
+func (s *Subject) unknown(request *usher.Request, rules []*rule.Rule) []diff.Difference {
 	var all []diff.Difference
 	for _, r := range rules {
-		if why := s.lacks(r); why != "" && !slices.ContainsFunc(all, func(d diff.Difference) bool { return d.Policy == r.Policy }) {
+		if why := s.lacks(request, r); why != "" && !slices.ContainsFunc(all, func(d diff.Difference) bool { return d.Policy == r.Policy }) {
 			all = append(all, diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: why})
 		}
 	}
@@ -140,18 +226,20 @@ func (s *Subject) unknown(rules []*rule.Rule) []diff.Difference {
 }
 
 // lacks returns why a rule cannot be compared on the request, empty if it can.
-func (s *Subject) lacks(r *rule.Rule) string {
+func (s *Subject) lacks(request *usher.Request, r *rule.Rule) string {
 	object, old := r.ReadPaths()
 	switch {
 	case s.Unknown.Object != "":
 		return s.Unknown.Object
-	case s.Unknown.User != "" && r.DependsOn(s.Request.Operation).Any(rule.OnUser|rule.OnAccess):
+	case s.Unknown.User != "" && r.DependsOn(request.Operation).Any(rule.OnUser|rule.OnAccess):
 		return s.Unknown.User
+	case s.Unknown.HTTP != "" && r.DependsOn(request.Operation).Any(rule.OnHTTP):
+		return s.Unknown.HTTP
 	case s.Unknown.OldObject != "" && !old.Within(&usher.Paths{}):
 		return s.Unknown.OldObject
 	case s.Admitted && r.Phase == usher.Mutate:
 		return "it changes objects, and only the object that came out is known"
-	case s.Unknown.Defaults != "" && s.absent(object):
+	case s.Unknown.Defaults != "" && absent(request, object):
 		return s.Unknown.Defaults
 	}
 	return ""
@@ -159,7 +247,7 @@ func (s *Subject) lacks(r *rule.Rule) string {
 
 // absent reports whether some of the paths may be in fields that API servers fill in: all but labels,
 // annotations and what is there.
-func (s *Subject) absent(paths *usher.Paths) bool {
+func absent(r *usher.Request, paths *usher.Paths) bool {
 	if paths.Whole() {
 		return true
 	}
@@ -167,7 +255,7 @@ func (s *Subject) absent(paths *usher.Paths) bool {
 	for _, known := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "labels"}, {"metadata", "annotations"}} {
 		written.Add(known...)
 	}
-	tree, err := s.Request.Object.Tree()
+	tree, err := r.Object.Tree()
 	if err != nil {
 		return true
 	}
@@ -188,17 +276,17 @@ func scalar(value any) bool {
 }
 
 // decide has a side decide a request.
-func (d *Side) decide(ctx context.Context, s *Subject) (*diff.Effect, error) {
+func (d *Side) decide(ctx context.Context, s *Subject, r *usher.Request) (*diff.Effect, error) {
 	if s.Admitted {
-		r := *s.Request
-		r.Phase = usher.Validate
-		validation, err := d.Decider.Decide(ctx, &r)
+		q := *r
+		q.Phase = usher.Validate
+		validation, err := d.Decider.Decide(ctx, &q)
 		if err != nil {
 			return nil, fmt.Errorf("decide %s: %w", s.From, err)
 		}
 		return diff.Of(&validation), nil
 	}
-	result, err := admission.Decide(ctx, d.Decider, s.Request)
+	result, err := admission.Decide(ctx, d.Decider, r)
 	if err != nil {
 		return nil, fmt.Errorf("decide %s: %w", s.From, err)
 	}

@@ -110,7 +110,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func said(differences []diff.Difference) string {
+func said(differences []impact.Difference) string {
 	var all []string
 	for _, d := range differences {
 		all = append(all, fmt.Sprintf("%s %s: %s", d.Kind, d.Policy.Name, d.Message))
@@ -157,7 +157,10 @@ func TestTally(t *testing.T) {
 	for i, user := range []string{"jane", "bob", "jane"} {
 		s := subject(t, usher.Create, `{}`)
 		s.Request.User.Name = user
-		tally.Add(3-i, s, true, []diff.Difference{{Kind: diff.Denied, Policy: p, Message: fmt.Sprint(i)}, {Kind: diff.Denied, Policy: usher.PolicyRef{Name: "q"}}})
+		tally.Add(3-i, s, true, []impact.Difference{
+			{Difference: diff.Difference{Kind: diff.Denied, Policy: p, Message: fmt.Sprint(i)}, Request: s.Request},
+			{Difference: diff.Difference{Kind: diff.Denied, Policy: usher.PolicyRef{Name: "q"}}, Request: s.Request},
+		})
 	}
 	tally.Add(4, subject(t, usher.Create, `{}`), false, nil)
 	got := tally.Summary()
@@ -181,7 +184,7 @@ func TestRowsAreBounded(t *testing.T) {
 	tally := impact.NewTally(impact.By{User: true})
 	for i := range 10_100 {
 		s := &impact.Subject{Request: &usher.Request{User: usher.User{Name: fmt.Sprint(i)}}}
-		tally.Add(i, s, true, []diff.Difference{{Kind: diff.Warned}})
+		tally.Add(i, s, true, []impact.Difference{{Difference: diff.Difference{Kind: diff.Warned}, Request: s.Request}})
 	}
 	if got := tally.Summary(); len(got.Rows) != 10_000 || got.More != 100 || got.Requests[diff.Warned] != 10_100 {
 		t.Errorf("%d rows, %d in none, %d requests", len(got.Rows), got.More, got.Requests[diff.Warned])

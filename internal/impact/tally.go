@@ -16,7 +16,8 @@ type Row struct {
 	Policy usher.PolicyRef `json:"policy"`
 	// Namespace is empty for cluster-scoped objects.
 	Namespace string `json:"namespace,omitempty"`
-	// Resource is that of the requests, such as deployments.apps or pods/exec.
+	// Resource is that of the requests, such as deployments.apps or pods/exec. Of those to authorize it is
+	// what was asked, such as list secrets.
 	Resource string `json:"resource"`
 	User     string `json:"user,omitempty"`
 	// Owner is the controller of the objects, such as ReplicaSet web-5d8f7.
@@ -28,7 +29,8 @@ type Row struct {
 
 // An Example is one request of a [Row].
 type Example struct {
-	From      string          `json:"from"`
+	From string `json:"from"`
+	// Operation is the verb of a request to authorize.
 	Operation usher.Operation `json:"operation"`
 	Name      string          `json:"name,omitempty"`
 	User      string          `json:"user,omitempty"`
@@ -71,7 +73,7 @@ func NewTally(by By) *Tally {
 }
 
 // Add counts a request, which is the number-th, with its differences.
-func (t *Tally) Add(number int, s *Subject, concerned bool, differences []diff.Difference) {
+func (t *Tally) Add(number int, s *Subject, concerned bool, differences []Difference) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen++
@@ -89,15 +91,15 @@ func (t *Tally) Add(number int, s *Subject, concerned bool, differences []diff.D
 	}
 }
 
-func (t *Tally) row(number int, s *Subject, d *diff.Difference) {
-	r := s.Request
-	example := Example{From: s.From, Operation: r.Operation, Name: r.Name, User: r.User.Name, Message: d.Message}
+func (t *Tally) row(number int, s *Subject, d *Difference) {
+	r := d.Request
+	example := Example{From: s.From, Operation: operationOf(r), Name: r.Name, User: r.User.Name, Message: d.Message}
 	at := place{kind: d.Kind, policy: d.Policy}
 	if t.by.Namespace {
 		at.namespace = r.Namespace
 	}
 	if t.by.Resource {
-		at.resource = resourceOf(r)
+		at.resource = Resource(r)
 	}
 	if t.by.User {
 		at.user = r.User.Name
@@ -122,10 +124,25 @@ func (t *Tally) row(number int, s *Subject, d *diff.Difference) {
 	}
 }
 
-func resourceOf(r *usher.Request) string {
+// operationOf returns the operation of a request, and the verb of one to authorize.
+func operationOf(r *usher.Request) usher.Operation {
+	if r.Access != nil {
+		return usher.Operation(r.Access.Verb)
+	}
+	return r.Operation
+}
+
+// Resource is the resource of a request, and with the verb what one to authorize asks for.
+func Resource(r *usher.Request) string {
+	if r.Access != nil && r.Access.NonResource {
+		return r.Access.Verb + " " + r.Access.Path
+	}
 	name := r.Resource.GroupResource().String()
 	if r.Subresource != "" {
 		name += "/" + r.Subresource
+	}
+	if r.Access != nil {
+		name = r.Access.Verb + " " + name
 	}
 	return name
 }

@@ -35,6 +35,9 @@ type Test struct {
 	admission *Case
 }
 
+// Admission returns the case of a test of admission; false for other tests.
+func (t Test) Admission() (*Case, bool) { return t.admission, t.admission != nil }
+
 // WithLimits returns the test for a cluster whose operator says what policies may do.
 func (t Test) WithLimits(l rule.Limits) Test {
 	if t.admission == nil {

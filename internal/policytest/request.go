@@ -193,3 +193,39 @@ func plural(word string) string {
 	}
 	return word + "s"
 }
+
+// RequestOf returns a request as cases have it: without what follows from the object.
+func RequestOf(r *usher.Request) (*Request, error) {
+	short := &Request{
+		Operation: r.Operation, Namespace: r.Namespace, DryRun: r.DryRun,
+		User: User{Name: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra},
+	}
+	var err error
+	if short.Object, err = treeOrNil(r.Object); err != nil {
+		return nil, err
+	}
+	if short.OldObject, err = treeOrNil(r.OldObject); err != nil {
+		return nil, err
+	}
+	guessed, err := short.For(r.Phase)
+	if err != nil {
+		return nil, err
+	}
+	if guessed.Resource != r.Resource {
+		short.Resource = strings.TrimSuffix(r.Resource.Resource+"."+r.Resource.Version+"."+r.Resource.Group, ".")
+	}
+	if guessed.Subresource != r.Subresource || short.Resource != "" {
+		short.Subresource = r.Subresource
+	}
+	if guessed.Name != r.Name {
+		short.Name = r.Name
+	}
+	return short, nil
+}
+
+func treeOrNil(o *usher.Object) (map[string]any, error) {
+	if o == nil {
+		return nil, nil //nolint:nilnil // A request without the object has none.
+	}
+	return o.Tree()
+}

@@ -139,15 +139,10 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		s.close()
 		return nil, err
 	}
-	access, err := c.authorizer()
-	if err != nil {
+	var err error
+	if s.facts, err = c.Facts(); err != nil {
 		s.close()
 		return nil, err
-	}
-	s.facts = fact.Resolvers{
-		fact.Objects:   object.FromTrees(c.cluster()),
-		fact.Requests:  facthttp.New(facthttp.Options{AllowLocal: true}),
-		fact.Questions: fact.Access(access),
 	}
 	e := engine.New(index.New(compile.Order(s.compiled)), s.facts, engine.Options{
 		FailurePolicy: usher.Fail,
@@ -156,6 +151,20 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 	})
 	s.decider = guard.Wrap(e, guard.Options{Compile: s.options})
 	return s, nil
+}
+
+// Facts returns a resolver of what the case has besides its request: the objects that exist, what users may do, and
+// services on loopback addresses.
+func (c *Case) Facts() (fact.Resolver, error) {
+	access, err := c.authorizer()
+	if err != nil {
+		return nil, err
+	}
+	return fact.Resolvers{
+		fact.Objects:   object.FromTrees(c.cluster()),
+		fact.Requests:  facthttp.New(facthttp.Options{AllowLocal: true}),
+		fact.Questions: fact.Access(access),
+	}, nil
 }
 
 // clock returns the clock of the case, nil for that of the process.

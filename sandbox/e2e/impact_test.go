@@ -255,15 +255,16 @@ func (r *rig) impact(t *testing.T, log string, requests int) []string {
 	said := make([]string, requests)
 	heard := map[string]bool{}
 	err = auditlog.New().Read(t.Context(), bytes.NewReader(text), log, func(e auditlog.Entry) error {
-		if e.Write == nil || !strings.HasPrefix(e.Write.Request.User.Name, "sender-") {
+		write := e.Subject.Request
+		if write == nil || !strings.HasPrefix(write.User.Name, "sender-") {
 			return nil
 		}
 		var i int
-		if _, err := fmt.Sscanf(e.Write.Request.User.Name, "sender-%d", &i); err != nil {
+		if _, err := fmt.Sscanf(write.User.Name, "sender-%d", &i); err != nil {
 			return err
 		}
-		heard[e.Write.Request.User.Name] = true
-		differences, _, err := both.Compare(t.Context(), e.Write)
+		heard[write.User.Name] = true
+		differences, _, err := both.Compare(t.Context(), e.Subject)
 		if len(differences) > 0 {
 			said[i] = string(differences[0].Kind)
 		}

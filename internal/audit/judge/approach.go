@@ -141,6 +141,14 @@ func isNamespace(k result.Kind) bool {
 	return k.Resource.Group == "" && k.Resource.Resource == "namespaces"
 }
 
+// MayMatch reports whether a match may be for an operation on objects of a kind, of some name, with some labels and in
+// some namespace.
+func MayMatch(m *rule.Match, k result.Kind, operation usher.Operation) bool {
+	probe := probeOf(k)
+	probe.Operation = operation
+	return (&rule.ResourceMatch{}).Mismatch(&probe) == "" && mayMatch(m, &probe)
+}
+
 // mayMatch reports whether a match may be for requests for objects of some name, with some labels and
 // in some namespace.
 func mayMatch(m *rule.Match, probe *usher.Request) bool {

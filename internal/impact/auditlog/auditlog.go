@@ -16,7 +16,6 @@ import (
 	"maps"
 	"slices"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/impact"
 )
 
@@ -39,10 +38,9 @@ const (
 
 // An Entry is one request of a log.
 type Entry struct {
-	// Write is the request as policies for writes decide it; nil if it is none.
-	Write *impact.Subject
-	// Question is the request as authorizers decide it.
-	Question *usher.Request
+	// Subject has the request as authorizers decide it, and, if it is a write that reached admission, as policies for
+	// writes do.
+	Subject *impact.Subject
 	// Denied reports that admission denied the write.
 	Denied bool
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,12 +41,12 @@ func read(t *testing.T, lines ...string) (writes, questions []string, log *audit
 	t.Helper()
 	log = auditlog.New()
 	err := log.Read(t.Context(), strings.NewReader(strings.Join(lines, "\n")), "audit.log", func(e auditlog.Entry) error {
-		q := e.Question
+		q := e.Subject.Question.Request
 		questions = append(questions, strings.TrimSpace(fmt.Sprint(q.User.Name, " ", q.Access.Verb, " ", q.Resource.Resource, " ", q.Subresource, " ", q.Access.Path)))
-		if e.Write == nil {
+		s, r := e.Subject, e.Subject.Request
+		if r == nil {
 			return nil
 		}
-		s, r := e.Write, e.Write.Request
 		line := fmt.Sprint(s.From, " ", r.Operation, " ", r.Kind.Kind, " ", r.Resource.Resource)
 		if r.Subresource != "" {
 			line += "/" + r.Subresource
@@ -158,6 +159,39 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// TestOthers: the log says what other authorizers than Usher said. Texts of policies do not pass for it.
+func TestOthers(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason, decision, text string
+		want                   usher.Verdict
+	}{
+		{"nothing is said", "", "", usher.NoOpinion},
+		{"RBAC allows", "allow", `RBAC: allowed by RoleBinding "dev/pay" of Role "dev" to Group "dev"`, usher.Allow},
+		{"Usher allows", "allow", "allowed by policy AccessPolicy pay/p", usher.NoOpinion},
+		{"and says that RBAC does", "allow", `RBAC: allowed by policy AccessPolicy pay/p`, usher.NoOpinion},
+		{"one that is asked before webhooks", "allow", "", usher.Allow},
+		{"none allows", "forbid", "", usher.Deny},
+		{"Usher denies", "forbid", "denied by policy ClusterAccessPolicy p", usher.NoOpinion},
+	} {
+		annotations, err := json.Marshal(map[string]string{"authorization.k8s.io/decision": test.decision, "authorization.k8s.io/reason": test.text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got usher.Verdict
+		line := event("get", pods+"/a", 200, `,"annotations":`+string(annotations))
+		if err := auditlog.New().Read(t.Context(), strings.NewReader(line), "audit.log", func(e auditlog.Entry) error {
+			got = e.Subject.Question.Others
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, expected %q", test.reason, got, test.want)
+		}
+	}
+}
+
 // TestHostileLogs: no log ends in a panic, takes much memory, or counts as read if nothing was.
 func TestHostileLogs(t *testing.T) {
 	t.Parallel()
@@ -189,7 +223,7 @@ func TestHostileLogs(t *testing.T) {
 	} {
 		writes := 0
 		err := auditlog.New().Read(t.Context(), strings.NewReader(test.text), "audit.log", func(e auditlog.Entry) error {
-			if e.Write != nil {
+			if e.Subject.Request != nil {
 				writes++
 			}
 			return nil

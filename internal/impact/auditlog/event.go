@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,16 +108,33 @@ func (l *Log) entry(e *event, at string) (Entry, string) {
 		return Entry{}, NotAnEvent
 	}
 	asker := usher.User{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: who.Extra}
-	entry := Entry{Question: line.Request(asker)}
+	question := &impact.Question{Request: line.Request(asker), Others: others(e, asker)}
+	entry := Entry{Subject: &impact.Subject{Question: question, From: at}}
 	operation := operationOf(&line, e)
 	outcome := outcomeOf(e)
 	if operation == "" || outcome == "" {
 		return entry, NotAdmitted
 	}
 	entry.Denied = outcome == denied
-	entry.Write = l.write(e, &line, operation, entry.Denied)
-	entry.Write.From, entry.Write.Request.User, entry.Write.Request.UID = at, asker, e.AuditID
+	entry.Subject = l.write(e, &line, operation, entry.Denied)
+	entry.Subject.Question, entry.Subject.From = question, at
+	entry.Subject.Request.User, entry.Subject.Request.UID = asker, e.AuditID
 	return entry, ""
+}
+
+// others returns what other authorizers than Usher said, NoOpinion if the log does not tell. The reason of a webhook is
+// text of policies: one of RBAC ends with a quote, one of Usher with a parenthesis. Authorizers that allow without a
+// reason are asked before webhooks.
+func others(e *event, asker usher.User) usher.Verdict {
+	reason := e.Annotations["authorization.k8s.io/reason"]
+	byRBAC := strings.HasPrefix(reason, "RBAC: allowed by ") && strings.HasSuffix(reason, `"`)
+	switch decision := e.Annotations["authorization.k8s.io/decision"]; {
+	case slices.Contains(asker.Groups, "system:masters"), decision == "allow" && (reason == "" || byRBAC):
+		return usher.Allow
+	case decision == "forbid" && reason == "":
+		return usher.Deny
+	}
+	return usher.NoOpinion
 }
 
 // method returns an HTTP method with the verb of an event.

@@ -35,6 +35,7 @@ func shared() map[string]meaning {
 		"as-extra":          one("", "stringArray", "extra attribute of the user"),
 		"as-group":          one("", "stringArray", "group of the user"),
 		"as-uid":            one("", "string", "UID of the user"),
+		"ask-http":          one("", "bool", "let rules call HTTP services for each object"),
 		"bind-address":      one("", "string", "IP address to listen on"),
 		"ca-file":           one("", "string", "PEM file with the CA certificates to trust"),
 		"client-cert-file":  one("", "string", "PEM file with the client certificate to present"),

@@ -15,6 +15,7 @@ import (
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/clients"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
@@ -57,6 +58,20 @@ func (f *Flags) LoadFor(n int) ([]*Store, []fact.Resolver, error) {
 		resolvers[i] = f.From(stores[i], access)
 	}
 	return stores, resolvers, nil
+}
+
+// Kinds returns the kinds of Kubernetes, and those of CustomResourceDefinitions among the objects in the files and
+// among others.
+func (f *Flags) Kinds(others ...map[string]any) (*kind.Set, error) {
+	trees, err := object.Load(f.Files...)
+	if err != nil {
+		return nil, fmt.Errorf("--facts: %w", err)
+	}
+	defined, err := kind.Defined(append(others, trees...))
+	if err != nil {
+		return nil, err
+	}
+	return kind.Recorded().With(defined), nil
 }
 
 // From returns a resolver of all facts: objects, HTTP services, and what users may do.

@@ -32,8 +32,6 @@ type Report struct {
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 	// Abouts are what policies say about themselves, as far as that is known.
 	Abouts map[usher.PolicyRef]About `json:"-"`
-	// Effect is what policies that are not in force would change; nil if this is no comparison.
-	Effect *Effect `json:"whatIf,omitempty"`
 }
 
 // An About is what the writer of a policy says about it.
@@ -80,8 +78,8 @@ func (r *Report) Incomplete() bool {
 // NothingAudited is said of a report without results, also of passes.
 const NothingAudited = "nothing was audited: no policy is for any of the objects"
 
-// Nothing reports that nothing was audited. A comparison has no results if nothing differs.
-func (r *Report) Nothing() bool { return r.Summary == (result.Summary{}) && r.Effect == nil }
+// Nothing reports that nothing was audited.
+func (r *Report) Nothing() bool { return r.Summary == (result.Summary{}) }
 
 // policyName is the policy on one line.
 func policyName(ref usher.PolicyRef) string {
@@ -91,16 +89,10 @@ func policyName(ref usher.PolicyRef) string {
 	return printable.Line(ref.String())
 }
 
-// Sort puts the results and policies in their order: results by object, then the worst first. In a
-// comparison the worst of all come first.
+// Sort puts the results and policies in their order: results by object, then the worst first.
 func (r *Report) Sort() {
-	compared := 0
-	if r.Effect != nil {
-		compared = 1
-	}
 	slices.SortStableFunc(r.Results, func(a, b Result) int {
 		return cmp.Or(
-			compared*cmp.Compare(rank(a.Status), rank(b.Status)),
 			compareObjects(a.Object, b.Object), cmp.Compare(a.File, b.File),
 			cmp.Compare(rank(a.Status), rank(b.Status)), cmp.Compare(severityRank(a.Severity), severityRank(b.Severity)),
 			comparePolicies(a.Policy, b.Policy), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule),
@@ -166,21 +158,6 @@ func (r *Result) sentence() string {
 		message = r.Field + ": " + message
 	}
 	return message
-}
-
-// outcome is what a report says, in words.
-func (r *Report) outcome() string {
-	switch {
-	case r.Effect == nil:
-		return counts(r.Summary)
-	case len(r.Results)+len(r.Effect.Resolved) == 0:
-		return "no result would differ"
-	}
-	fresh := "nothing"
-	if r.Summary != (result.Summary{}) {
-		fresh = counts(r.Summary)
-	}
-	return fresh + " more, " + strconv.Itoa(len(r.Effect.Resolved)) + " resolved"
 }
 
 // counts is a summary in words, without what there is none of.

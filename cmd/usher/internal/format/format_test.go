@@ -81,18 +81,10 @@ func report() *format.Report {
 	return r
 }
 
-// compared is the report of a comparison.
-func compared() *format.Report {
-	all := report()
-	before, after := all.Results[:4:4], all.Results[2:]
-	effect, fresh := format.Compare(before, after, []usher.PolicyRef{policy("tags"), policy("host")})
-	return &format.Report{Objects: 3, Results: fresh, Policies: all.Policies[:2], Effect: effect, Summary: result.Summary{Fail: 1, Warn: 1}}
-}
-
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	for name, write := range formats() {
-		for kind, r := range map[string]*format.Report{"report": report(), "empty": {Results: []format.Result{}, Policies: []format.Policy{}}, "whatif": compared()} {
+		for kind, r := range map[string]*format.Report{"report": report(), "empty": {Results: []format.Result{}, Policies: []format.Policy{}}} {
 			t.Run(kind+"."+name, func(t *testing.T) {
 				t.Parallel()
 				var got bytes.Buffer
@@ -244,7 +236,6 @@ func TestHostileText(t *testing.T) {
 			Kinds:     []result.KindStatus{{Resource: text, Version: text, Error: text}},
 			NotJudged: []judge.Unjudged{{Policy: ref, Rule: text, Reason: text}}, Summary: result.Summary{Fail: 1, Skip: 1},
 		}
-		r.Effect, _ = format.Compare(nil, r.Results, []usher.PolicyRef{ref})
 		for name, write := range formats() {
 			t.Run(fmt.Sprintf("%d.%s", i, name), func(t *testing.T) {
 				t.Parallel()

@@ -19,7 +19,7 @@ const (
 // Markdown writes a report as a comment of a pull request. What does not fit is counted.
 func Markdown(w io.Writer, r *Report) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### Usher audit: %s\n\n%s: %s\n", verdict(r), r.extent(), r.outcome())
+	fmt.Fprintf(&b, "### Usher audit: %s\n\n%s: %s\n", verdict(r), r.extent(), counts(r.Summary))
 	var rows []string
 	for i := range r.Results {
 		if one := &r.Results[i]; one.Status != result.Skip {
@@ -35,9 +35,6 @@ func Markdown(w io.Writer, r *Report) error {
 			break
 		}
 		b.WriteString(row)
-	}
-	if r.Effect != nil {
-		r.Effect.markdown(&b)
 	}
 	if unmatched := r.Unmatched(); len(unmatched) > 0 {
 		fmt.Fprintf(&b, "\nFor none of the objects: ")
@@ -59,8 +56,6 @@ func Markdown(w io.Writer, r *Report) error {
 
 func verdict(r *Report) string {
 	switch {
-	case r.Effect != nil:
-		return "what if?"
 	case r.Nothing():
 		return "nothing was audited"
 	case r.Summary.Error > 0:

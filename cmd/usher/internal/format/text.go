@@ -29,16 +29,9 @@ type Layout struct {
 // of the policies with results, and a line that sums it all up.
 func Text(w io.Writer, r *Report, l Layout) error {
 	t := text{Layout: l}
-	if r.Effect != nil && len(r.Results) > 0 {
-		t.WriteString(cli.Paint(l.Palette.Bold, "New results:") + "\n\n")
-	}
 	t.groups(r.Results)
 	t.notJudged(r.NotJudged)
-	if r.Effect != nil {
-		t.effect(r.Effect)
-	} else {
-		t.policies(r.Policies)
-	}
+	t.policies(r.Policies)
 	t.end(r)
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -204,7 +197,7 @@ func (t *text) end(r *Report) {
 			t.wrap("", cli.Paint(t.Palette.Yellow, "not complete:"), "not complete:", printable.Line(k.String())+": "+cli.Count(k.Objects, "object", "objects")+" so far, "+strconv.Itoa(k.Backlog)+" to be judged")
 		}
 	}
-	if listed := r.Summary.Error + r.Summary.Fail + r.Summary.Warn - r.listed(); r.Effect == nil && listed > 0 {
+	if listed := r.Summary.Error + r.Summary.Fail + r.Summary.Warn - r.listed(); listed > 0 {
 		t.wrap("", cli.Paint(t.Palette.Yellow, "not listed:"), "not listed:", cli.Count(listed, "result", "results")+" more than are listed for a namespace: read it with a filter, or correct the listed ones first")
 	}
 	colour := t.Palette.Green
@@ -217,7 +210,7 @@ func (t *text) end(r *Report) {
 	if r.Nothing() {
 		t.WriteString(cli.Paint(t.Palette.Yellow, NothingAudited) + "\n")
 	}
-	t.WriteString(r.extent() + ": " + cli.Paint(colour, r.outcome()) + "\n")
+	t.WriteString(r.extent() + ": " + cli.Paint(colour, counts(r.Summary)) + "\n")
 }
 
 // listed is how many results of those that count are listed.

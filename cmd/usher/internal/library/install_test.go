@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/net"
 
@@ -51,7 +52,7 @@ func TestInstallPrintsWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, says bytes.Buffer
-	cmd := commands.Command(cli.Streams{Out: &out, Err: &says})
+	cmd := commands.Command(cli.Streams{Out: &out, Err: &says}, &cobra.Command{Use: "try"})
 	cmd.SetArgs([]string{"install", "service-types", "--apply", "--kubeconfig", kubeconfig})
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)

@@ -5,11 +5,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/try"
 )
 
-// Command returns usher library with its subcommands.
-func Command(s cli.Streams) *cobra.Command {
+// Command returns usher library with its subcommands, of which try is given.
+func Command(s cli.Streams, try *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "library",
 		SuggestFor: []string{"install", "packs"},
@@ -34,6 +33,6 @@ test cases in cases. Name them with --packs.`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newList(s), newShow(s), try.Library(s), newInstall(s))
+	cmd.AddCommand(newList(s), newShow(s), try, newInstall(s))
 	return cmd
 }

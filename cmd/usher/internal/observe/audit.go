@@ -11,12 +11,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/compare"
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/impact/diff"
 )
 
 type auditFlags struct {
@@ -56,9 +58,6 @@ With --from-cluster it reads the cluster itself, without Usher in it: its polici
 objects of the kinds that these are for. Nothing is written. With -n it reads one namespace,
 with no more rights than those of a user of that namespace.
 
-With --what-if it compares: what would these policies, which are not in force, say that those
-in force do not?
-
 A result is "fail" where admission would deny the object or record it, "warn" where it would
 warn of it or change it, "error" where a rule or a kind cannot be judged, and "skip" where a
 rule needs what an object does not tell, such as who writes it, or where an exemption applies.
@@ -73,7 +72,6 @@ for any of the objects, and 2 if policies or objects cannot be used.`,
   kustomize build overlays/prod | usher audit -p policies/ -o sarif --stdin-name overlays/prod/ - > audit.sarif
   usher audit --from-cluster
   usher audit --from-cluster -n shop -o json | jq '.results[].message'
-  usher audit --from-cluster --what-if new-policy.yaml
   usher audit -p policies/ --fail-on fail,error,warn manifests/`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
@@ -86,7 +84,7 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	objects.RegisterFlag(flags, &f.files)
 	policies.RegisterFlag(flags, &f.policies, "")
-	flags.StringArrayVar(&f.whatIf, "what-if", nil, "file or folder with policies that are not in force: show what they would change (repeatable)")
+	flags.StringArrayVar(&f.whatIf, "what-if", nil, "as 'usher impact': file or folder with policies that are not in force, to compare with those that are (repeatable)")
 	flags.BoolVar(&f.cluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
 	f.replicas.Register(flags)
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none")
@@ -107,6 +105,9 @@ func (f *auditFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	f.files = append(f.files, args...)
 	if err := f.validate(); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	if len(f.whatIf) > 0 {
+		return f.compare(cmd, s)
 	}
 	report, err := f.report(cmd, s)
 	if err != nil {
@@ -133,10 +134,30 @@ func (f *auditFlags) validate() error {
 		return errors.New("--stdin-name is for objects on the standard input: name -")
 	case files && len(f.policies)+len(f.whatIf) == 0:
 		return errors.New("no policies: name a file or folder with -p")
+	case len(f.whatIf) > 0 && !f.comparable():
+		return errors.New("--what-if is 'usher impact', which has no --policy, --group-by, --stdin-name, -o sarif and -o junit")
 	case !files && !f.cluster && len(f.policies)+len(f.whatIf)+len(f.facts.Files) > 0:
 		return errors.New("nothing to audit by these policies: name files, - for the standard input, or --from-cluster; a server has policies of its own")
 	}
 	return cli.ReadsStdinOnce(f.files, f.policies, f.whatIf)
+}
+
+// comparable reports whether usher impact has what the flags ask for.
+func (f *auditFlags) comparable() bool {
+	return f.policy == "" && f.groupBy.value == "object" && f.stdinName == "" && f.output.Value != "sarif" && f.output.Value != "junit"
+}
+
+// compare compares the policies with those of --what-if, as usher impact does.
+func (f *auditFlags) compare(cmd *cobra.Command, s cli.Streams) error {
+	sides := compare.Sides{Old: f.policies, New: f.whatIf, Applied: true}
+	if f.cluster {
+		sides.Old = append(slices.Clone(f.policies), compare.InCluster)
+	}
+	flags := &compare.Flags{
+		Requests: f.files, Facts: f.facts, Limits: f.limits, HTTP: f.http, FromCluster: f.cluster, Kubeconfig: f.replicas.Kubeconfig, Context: f.replicas.Context,
+		Namespace: f.namespace, By: compare.DefaultBy(), FailOn: f.failOn.differences(), Output: f.output, Color: f.color,
+	}
+	return flags.Run(cmd, s, sides)
 }
 
 func (f *auditFlags) report(cmd *cobra.Command, s cli.Streams) (*format.Report, error) {
@@ -209,6 +230,22 @@ func (f *failOn) String() string {
 		names = append(names, string(status))
 	}
 	return cmp.Or(strings.Join(names, ","), "none")
+}
+
+// differences are those that follow from the results.
+func (f *failOn) differences() []string {
+	var all []string
+	for status, kinds := range map[result.Status][]string{
+		result.Fail: {string(diff.Denied)}, result.Error: {string(diff.Failing)}, result.Warn: {string(diff.Warned), string(diff.Changed)}, result.Skip: {string(diff.Unknown)},
+	} {
+		if slices.Contains(*f, status) {
+			all = append(all, kinds...)
+		}
+	}
+	if len(*f) == 0 {
+		return []string{"none"}
+	}
+	return all
 }
 
 // Set implements [pflag.Value].

@@ -2,11 +2,9 @@ package observe
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -14,8 +12,6 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
-	factobject "github.com/usher-dev/usher/fact/object"
-	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/kind"
 )
 
@@ -25,7 +21,7 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	if err != nil {
 		return nil, err
 	}
-	inForce, err := f.inForce(cmd, s)
+	set, err := policies.Usable(cmd, s, f.policies, &f.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +29,15 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	if err != nil {
 		return nil, err
 	}
-	sc, err := f.scan(cmd, s, inForce, resolver)
+	sc, err := f.scan(cmd, s, set, resolver)
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := f.kinds(inputs)
+	definitions := make([]map[string]any, len(inputs))
+	for i := range inputs {
+		definitions[i] = inputs[i].Object
+	}
+	kinds, err := f.facts.Kinds(definitions...)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	}
 	store.Assume(namespacesOf(found))
 	stop := cli.ShowProgress(s.Err, func() string { return fmt.Sprintf("%d of %d objects", sc.done.Load(), len(found)) })
-	err = sc.judge(cmd.Context(), found)
+	err = sc.judgeAll(cmd.Context(), found)
 	stop()
 	if err != nil {
 		return nil, err
@@ -60,14 +60,6 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 		cli.Notef(cmd, s, "note", "policies read what --facts does not have: %s", strings.Join(missing, ", "))
 	}
 	return sc.report(), nil
-}
-
-// inForce returns the policies that are in force. There are none if all are those of --what-if.
-func (f *auditFlags) inForce(cmd *cobra.Command, s cli.Streams) (policies.Set, error) {
-	if len(f.policies) == 0 {
-		return policies.None(&f.limits)
-	}
-	return policies.Usable(cmd, s, f.policies, &f.limits)
 }
 
 // inputs reads the objects of the files.
@@ -81,41 +73,14 @@ func (f *auditFlags) inputs(cmd *cobra.Command, s cli.Streams) ([]objects.Input,
 	return inputs, err
 }
 
-// scan returns a scan with the policies in force, and those of --what-if if there are any.
-func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, inForce policies.Set, resolver fact.Resolver) (*scan, error) {
-	last := inForce
-	var whatIf *policies.Set
-	if len(f.whatIf) > 0 {
-		set, err := inForce.Replaced(cmd, s, f.whatIf, &f.limits)
-		if err != nil {
-			return nil, fmt.Errorf("--what-if: %w", err)
-		}
-		whatIf, last = &set, set
-	}
-	last.NoteSuspended(cmd, s)
-	sc := newScan(inForce, whatIf, f.judging(resolver))
+// scan returns a scan with policies.
+func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, resolver fact.Resolver) (*scan, error) {
+	set.NoteSuspended(cmd, s)
+	sc := newScan(set, f.judging(resolver))
 	if !sc.only(f.policy) {
 		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy %s: there is no such policy", f.policy)}
 	}
 	return sc, nil
-}
-
-// kinds returns the kinds of Kubernetes, and those of CustomResourceDefinitions among the objects
-// and the facts.
-func (f *auditFlags) kinds(inputs []objects.Input) (*kind.Set, error) {
-	var definitions []map[string]any
-	for i := range inputs {
-		definitions = append(definitions, inputs[i].Object)
-	}
-	facts, err := factobject.Load(f.facts.Files...)
-	if err != nil {
-		return nil, fmt.Errorf("--facts: %w", err)
-	}
-	defined, err := kind.Defined(slices.Concat(definitions, facts))
-	if err != nil {
-		return nil, err
-	}
-	return kind.Recorded().With(defined), nil
 }
 
 // object returns the object of an input. One of a namespaced kind gets the namespace of the flag, if
@@ -127,7 +92,7 @@ func (f *auditFlags) object(in *objects.Input, kinds *kind.Set) (object, error) 
 	if err != nil {
 		return object{}, fmt.Errorf("%s: %w", in.File, err)
 	}
-	o := object{kind: kindOf(gv.WithKind(name), kinds), tree: in.Object}
+	o := object{kind: objects.KindOf(gv.WithKind(name), kinds), tree: in.Object}
 	o.file, o.line = f.place(in)
 	metadata, ok := in.Object["metadata"].(map[string]any)
 	if !ok {
@@ -153,16 +118,4 @@ func (f *auditFlags) place(in *objects.Input) (file string, line func(field stri
 		return source, func(string) int { return 0 }
 	}
 	return in.File, in.Line
-}
-
-// kindOf returns the resource of a kind. Of one that is not known it is the usual plural, and
-// namespaced.
-func kindOf(gvk schema.GroupVersionKind, kinds *kind.Set) result.Kind {
-	for _, served := range kinds.Serving(gvk) {
-		if !strings.Contains(served.Name, "/") {
-			return result.Kind{Resource: gvk.GroupVersion().WithResource(served.Name), Kind: gvk.Kind, Namespaced: served.Namespaced}
-		}
-	}
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	return result.Kind{Resource: plural, Kind: gvk.Kind, Namespaced: true}
 }

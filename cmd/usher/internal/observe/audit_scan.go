@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -62,17 +61,16 @@ func name(o *object) result.Identity {
 	return n
 }
 
-// A scan judges objects once, by the policies in force and, to compare, by others.
+// A scan judges objects once, by policies.
 type scan struct {
-	inForce *side
-	whatIf  *side // nil if nothing is compared
-	changed []usher.PolicyRef
-	// named reports whether a policy is one of those of --what-if.
-	named func(usher.PolicyRef) bool
+	judge    *judge.Judge
+	policies []usher.PolicyRef
 	// abouts are what policies say about themselves.
 	abouts map[usher.PolicyRef]format.About
 	// selected are the policies to show; nil for all.
 	selected func(usher.PolicyRef) bool
+	// unjudged are the rules that judge no objects, or none of a kind of the plans.
+	unjudged []judge.Unjudged
 
 	// timeout is how long a rule may take for an object; 0 is any time.
 	timeout time.Duration
@@ -81,15 +79,6 @@ type scan struct {
 	done, read, total atomic.Int64
 	objects           int
 	kinds             []result.KindState
-}
-
-// A side is what one of the two sets of policies says.
-type side struct {
-	judge    *judge.Judge
-	policies []usher.PolicyRef
-
-	// unjudged are the rules that judge no objects, or none of a kind of the plans.
-	unjudged []judge.Unjudged
 
 	mu      sync.Mutex
 	plans   map[result.Kind]*judge.Plan
@@ -97,31 +86,20 @@ type side struct {
 	counts  map[usher.PolicyRef]*result.Summary
 }
 
-func newSide(j *judge.Judge, refs []usher.PolicyRef) *side {
-	return &side{
-		judge: j, policies: refs, unjudged: j.Unjudged(),
+func newScan(set policies.Set, o judge.Options) *scan {
+	j := judge.New(set.Rules, o)
+	return &scan{
+		timeout: set.Timeout(), judge: j, policies: set.Deciding(), abouts: aboutsOf(set.Compiled()), unjudged: j.Unjudged(),
 		plans: map[result.Kind]*judge.Plan{}, counts: map[usher.PolicyRef]*result.Summary{},
 	}
 }
 
-// in has the judge of the side read objects in some versions.
-func (d *side) in(versions judge.Versions) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.judge = d.judge.WithVersions(versions)
-	clear(d.plans)
-}
-
-func newScan(inForce policies.Set, whatIf *policies.Set, o judge.Options) *scan {
-	sc := &scan{timeout: inForce.Timeout(), inForce: newSide(judge.New(compile.Order(inForce.Compiled()), o), inForce.Deciding())}
-	sc.abouts = aboutsOf(inForce.Compiled())
-	if whatIf != nil {
-		maps.Copy(sc.abouts, aboutsOf(whatIf.Compiled()))
-		changed, refs := sc.inForce.judge.Update(compile.Order(whatIf.Compiled()))
-		sc.whatIf, sc.changed = newSide(changed, whatIf.Deciding()), refs
-		sc.named = whatIf.FromFile
-	}
-	return sc
+// in has objects read in some versions.
+func (sc *scan) in(versions judge.Versions) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.judge = sc.judge.WithVersions(versions)
+	clear(sc.plans)
 }
 
 // aboutsOf returns what policies say about themselves.
@@ -142,27 +120,27 @@ func (sc *scan) only(name string) bool {
 		return true
 	}
 	sc.selected = func(ref usher.PolicyRef) bool { return ref.Name == name || ref.Namespace+"/"+ref.Name == name }
-	return slices.ContainsFunc(sc.inForce.policies, sc.selected) || sc.whatIf != nil && slices.ContainsFunc(sc.whatIf.policies, sc.selected)
+	return slices.ContainsFunc(sc.policies, sc.selected)
 }
 
 // plan returns what is to be said of a kind; nil for nothing.
-func (d *side) plan(k result.Kind) *judge.Plan {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p, ok := d.plans[k]
+func (sc *scan) plan(k result.Kind) *judge.Plan {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	p, ok := sc.plans[k]
 	if !ok {
-		if p = d.judge.Plan(k); p != nil {
-			d.addUnjudged(p.Unjudged())
+		if p = sc.judge.Plan(k); p != nil {
+			sc.addUnjudged(p.Unjudged())
 		}
-		d.plans[k] = p
+		sc.plans[k] = p
 	}
 	return p
 }
 
-func (d *side) addUnjudged(rules []judge.Unjudged) {
+func (sc *scan) addUnjudged(rules []judge.Unjudged) {
 	for _, one := range rules {
-		if !slices.Contains(d.unjudged, one) {
-			d.unjudged = append(d.unjudged, one)
+		if !slices.Contains(sc.unjudged, one) {
+			sc.unjudged = append(sc.unjudged, one)
 		}
 	}
 }
@@ -173,106 +151,87 @@ func (sc *scan) some(p *judge.Plan) []usher.PolicyRef {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(p.Policies()), func(ref usher.PolicyRef) bool {
-		return sc.selected != nil && !sc.selected(ref) || sc.whatIf != nil && !slices.Contains(sc.changed, ref)
+		return sc.selected != nil && !sc.selected(ref)
 	})
 }
 
-// judge judges objects on all processors, and adds the results in their order.
-func (sc *scan) judge(ctx context.Context, objects []object) error {
+// judgeAll judges objects on all processors, and adds the results in their order.
+func (sc *scan) judgeAll(ctx context.Context, objects []object) error {
 	sc.objects += len(objects)
-	for _, d := range []*side{sc.inForce, sc.whatIf} {
-		if d == nil {
+	said := make([][]judge.Judgement, len(objects))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range objects {
+		plan := sc.plan(objects[i].kind)
+		some := sc.some(plan)
+		if len(some) == 0 {
 			continue
 		}
-		said := make([][]judge.Judgement, len(objects))
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(runtime.GOMAXPROCS(0))
-		for i := range objects {
-			plan := d.plan(objects[i].kind)
-			some := sc.some(plan)
-			if len(some) == 0 {
-				continue
-			}
-			group.Go(func() error {
-				var err error
-				said[i], err = policies.Within(ctx, sc.timeout, "judge "+objects[i].String(), func(ctx context.Context) ([]judge.Judgement, error) {
-					return plan.Judge(ctx, objects[i].tree, some)
-				})
-				sc.done.Add(1)
-				return err
+		group.Go(func() error {
+			var err error
+			said[i], err = policies.Within(ctx, sc.timeout, "judge "+objects[i].String(), func(ctx context.Context) ([]judge.Judgement, error) {
+				return plan.Judge(ctx, objects[i].tree, some)
 			})
-		}
-		if err := group.Wait(); err != nil {
+			sc.done.Add(1)
 			return err
-		}
-		for i := range objects {
-			d.add(&objects[i], said[i])
-		}
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i := range objects {
+		sc.add(&objects[i], said[i])
 	}
 	return nil
 }
 
 // add adds what was said about an object.
-func (d *side) add(o *object, all []judge.Judgement) {
+func (sc *scan) add(o *object, all []judge.Judgement) {
 	about := name(o)
 	for _, said := range all {
-		d.count(said.Policy, result.Pass, said.Pass)
-		d.count(said.Policy, result.Skip, said.Skip)
+		sc.count(said.Policy, result.Pass, said.Pass)
+		sc.count(said.Policy, result.Skip, said.Skip)
 		for _, r := range said.Results {
 			r.Object = about
 			one := format.Result{Result: r, File: o.file}
 			if o.line != nil {
 				one.Line = o.line(r.Field)
 			}
-			d.results = append(d.results, one)
-			d.count(said.Policy, r.Status, 1)
+			sc.results = append(sc.results, one)
+			sc.count(said.Policy, r.Status, 1)
 		}
 	}
 }
 
-func (d *side) count(ref usher.PolicyRef, status result.Status, n int) {
-	if d.counts[ref] == nil {
-		d.counts[ref] = &result.Summary{}
+func (sc *scan) count(ref usher.PolicyRef, status result.Status, n int) {
+	if sc.counts[ref] == nil {
+		sc.counts[ref] = &result.Summary{}
 	}
-	d.counts[ref].Add(status, n)
+	sc.counts[ref].Add(status, n)
 }
 
-// report returns the results of the scan: of a comparison, those that are new.
+// report returns the results of the scan.
 func (sc *scan) report() *format.Report {
-	r := &format.Report{Objects: sc.objects, Results: []format.Result{}, Policies: []format.Policy{}, Abouts: sc.abouts}
+	r := &format.Report{Objects: sc.objects, Results: append([]format.Result{}, sc.results...), Policies: []format.Policy{}, Abouts: sc.abouts}
 	for _, k := range sc.kinds {
 		r.Kinds = append(r.Kinds, k.Status())
 	}
-	current := sc.inForce
-	r.Results = append(r.Results, current.results...)
-	if sc.whatIf != nil {
-		current = sc.whatIf
-		var fresh []format.Result
-		r.Effect, fresh = format.Compare(sc.inForce.results, sc.whatIf.results, sc.changed)
-		r.Results = append([]format.Result{}, fresh...)
-	}
 	// Of kinds that no policy is known to be for.
-	if unknown := current.counts[usher.PolicyRef{}]; unknown != nil {
+	if unknown := sc.counts[usher.PolicyRef{}]; unknown != nil {
 		r.Summary.Merge(*unknown)
 	}
-	for _, ref := range current.policies {
-		if sc.selected != nil && !sc.selected(ref) || sc.whatIf != nil && !sc.named(ref) && !r.Differs(ref) {
+	for _, ref := range sc.policies {
+		if sc.selected != nil && !sc.selected(ref) {
 			continue
 		}
 		about := format.Policy{PolicyRef: ref}
-		if counted := current.counts[ref]; counted != nil {
+		if counted := sc.counts[ref]; counted != nil {
 			about.Summary = *counted
 		}
 		r.Policies = append(r.Policies, about)
 		r.Summary.Merge(about.Summary)
 	}
-	if sc.whatIf != nil {
-		r.Summary = result.Summary{}
-		for i := range r.Results {
-			r.Summary.Add(r.Results[i].Status, 1)
-		}
-	}
-	for _, one := range current.unjudged {
+	for _, one := range sc.unjudged {
 		if slices.ContainsFunc(r.Policies, func(p format.Policy) bool { return p.PolicyRef == one.Policy }) {
 			r.NotJudged = append(r.NotJudged, one)
 		}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/usher/internal/existing"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/internal/audit/result"
@@ -83,7 +84,7 @@ func (f *auditFlags) pages(ctx context.Context, r *replica.Replica) ([]auditapi.
 
 func (f *auditFlags) readPages(ctx context.Context, r *replica.Replica) ([]auditapi.List, error) {
 	var pages []auditapi.List
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	query := url.Values{"limit": {strconv.Itoa(existing.PageSize)}}
 	if f.policy != "" {
 		query.Set("policy", f.policy)
 	}

@@ -2,10 +2,6 @@ package observe
 
 import (
 	"bytes"
-	"context"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/observe/recent"
@@ -22,9 +18,4 @@ func Lines(decisions []*recent.Decision) (string, error) {
 	}
 	err := p.end()
 	return out.String(), err
-}
-
-// Pages is pages.
-func Pages(ctx context.Context, from dynamic.ResourceInterface, each func(*unstructured.UnstructuredList) error) error {
-	return pages(ctx, from, each)
 }

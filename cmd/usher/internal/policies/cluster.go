@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -144,29 +145,39 @@ func listFirst(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, vers
 // Elsewhere returns the set in which policies that a cluster stores, of kinds that its API servers
 // enforce, are theirs.
 func (p Set) Elsewhere(stored []api.Policy) Set {
-	p.elsewhere = map[usher.PolicyRef]bool{}
+	theirs := map[usher.PolicyRef]bool{}
 	for i := range stored {
 		if kind, ok := api.KindOf(stored[i].Object); ok && kind.Foreign {
-			p.elsewhere[compile.Ref(stored[i].Object)] = true
+			theirs[compile.Ref(stored[i].Object)] = true
 		}
 	}
+	files := p.files
+	p = p.compiler.set(slices.Clone(p.compiled), theirs)
+	p.files = files
 	return p
 }
 
-// stored returns the policies of the set as they were read.
-func (p Set) stored() []api.Policy {
-	all := make([]api.Policy, len(p.compiled))
-	for i := range p.compiled {
-		all[i] = p.compiled[i].Policy
-	}
-	return all
-}
-
 // Replaced returns the set with the policies in files, also in place of those with the same name.
-func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (Set, error) {
-	with, err := UsableWith(cmd, s, paths, p.stored(), flags)
-	with.elsewhere = p.elsewhere
-	return with, err
+func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string) (Set, error) {
+	files, err := p.After(cmd, s, paths)
+	if err != nil {
+		return Set{}, err
+	}
+	known := map[usher.PolicyRef]bool{}
+	for i := range files.compiled {
+		known[files.compiled[i].Ref] = true
+	}
+	all := files.compiled
+	theirs := map[usher.PolicyRef]bool{}
+	for i := range p.compiled {
+		theirs[p.compiled[i].Ref] = p.compiled[i].Elsewhere
+		if !known[p.compiled[i].Ref] {
+			all = append(all, p.compiled[i])
+		}
+	}
+	with := p.compiler.set(all, theirs)
+	with.files = known
+	return with, nil
 }
 
 // UsableWith is [Usable] for the policies in files together with those of a cluster, which come
@@ -212,7 +223,7 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 	if len(all) == 0 {
 		return Set{}, errors.New("no policies of the cluster can be used")
 	}
-	with := compiler.set(all)
+	with := compiler.set(all, nil)
 	with.files = known
 	return with, nil
 }

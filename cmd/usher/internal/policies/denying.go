@@ -6,22 +6,26 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 )
 
 // Denying returns the set as if every binding denied.
 func (p Set) Denying(ctx context.Context) (Set, error) {
-	all := p.stored()
-	for i := range all {
+	all := make([]api.Policy, len(p.compiled))
+	theirs := map[usher.PolicyRef]bool{}
+	for i := range p.compiled {
+		all[i] = p.compiled[i].Policy
 		all[i].Object = denying(all[i].Object)
+		theirs[p.compiled[i].Ref] = p.compiled[i].Elsewhere
 	}
 	compiled, err := p.compiler.All(ctx, all)
 	if err != nil {
 		return Set{}, err
 	}
-	with := p.compiler.set(compiled)
-	with.files, with.elsewhere = p.files, p.elsewhere
+	with := p.compiler.set(compiled, theirs)
+	with.files = p.files
 	return with, nil
 }
 

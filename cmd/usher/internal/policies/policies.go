@@ -17,9 +17,12 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/compile/guard"
 	"github.com/usher-dev/usher/internal/engine"
+	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	"github.com/usher-dev/usher/internal/index"
+	authzindex "github.com/usher-dev/usher/internal/index/authz"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A Set is policies without errors, compiled.
@@ -31,8 +34,6 @@ type Set struct {
 	compiled []compile.Compiled
 	// files are the policies that come from files; nil if all do.
 	files map[usher.PolicyRef]bool
-	// elsewhere are the policies that API servers enforce themselves.
-	elsewhere map[usher.PolicyRef]bool
 }
 
 // None returns a set without policies.
@@ -41,19 +42,16 @@ func None(flags *Limits) (Set, error) {
 	return Set{compiler: compiler}, err
 }
 
-// set returns the set of compiled policies.
-func (c Compiler) set(compiled []compile.Compiled) Set {
+// set returns the set of compiled policies, of which API servers enforce some themselves.
+func (c Compiler) set(compiled []compile.Compiled, theirs map[usher.PolicyRef]bool) Set {
+	for i := range compiled {
+		compiled[i].Elsewhere = theirs[compiled[i].Ref]
+	}
 	return Set{Rules: compile.Order(compiled), compiler: c, compiled: compiled}
 }
 
-// Compiled returns the policies as they are compiled.
-func (p Set) Compiled() []compile.Compiled {
-	compiled := slices.Clone(p.compiled)
-	for i := range compiled {
-		compiled[i].Elsewhere = p.elsewhere[compiled[i].Ref]
-	}
-	return compiled
-}
+// Compiled returns the policies as they are compiled. It is shared: do not change it.
+func (p Set) Compiled() []compile.Compiled { return p.compiled }
 
 // A Suspended is a policy that decides nothing, because its writer says so.
 type Suspended struct {
@@ -152,7 +150,7 @@ func (p Set) After(cmd *cobra.Command, s cli.Streams, paths []string) (Set, erro
 	if errs := rule.Errors(Problems(set, compiled)); len(errs) > 0 {
 		return Set{}, invalid(cmd, s, errs)
 	}
-	return p.compiler.set(compiled), nil
+	return p.compiler.set(compiled, nil), nil
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
@@ -163,6 +161,12 @@ func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
 	}
 	err := fmt.Errorf("%s in the policies: correct them first, see 'usher check'", cli.Count(len(errs), "error", "errors"))
 	return &cli.ProblemsError{Code: cli.CodeInvalidPolicies, Problems: errs, Err: err}
+}
+
+// Authorizer returns a decider of requests to authorize, and the rules by which it decides.
+func (p Set) Authorizer() (usher.Decider, []*authz.Rule) {
+	rules := compile.Access(p.compiled)
+	return authzengine.New(authzindex.New(rules), authzengine.Options{}), rules
 }
 
 // Decider returns a decider for the policies, which also decides writes of policies.

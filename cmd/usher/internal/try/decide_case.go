@@ -103,7 +103,7 @@ func (j *Judgement) cases() ([]*policytest.Case, error) {
 // caseOf returns the case of a request to one phase. Matched says that there are rules for it.
 func caseOf(a *asked, matched bool) (*policytest.Case, error) {
 	r, d := a.request, &a.decision
-	request, err := requestOf(r)
+	request, err := policytest.RequestOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -135,40 +135,4 @@ func nameOfRequest(r *usher.Request) string {
 		return r.Name
 	}
 	return strings.TrimSuffix(nameOf(object).Name, "*")
-}
-
-// requestOf returns a request as cases have it: without what follows from the object.
-func requestOf(r *usher.Request) (*policytest.Request, error) {
-	short := &policytest.Request{
-		Operation: r.Operation, Namespace: r.Namespace, DryRun: r.DryRun,
-		User: policytest.User{Name: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra},
-	}
-	var err error
-	if short.Object, err = treeOrNil(r.Object); err != nil {
-		return nil, err
-	}
-	if short.OldObject, err = treeOrNil(r.OldObject); err != nil {
-		return nil, err
-	}
-	guessed, err := short.For(r.Phase)
-	if err != nil {
-		return nil, err
-	}
-	if guessed.Resource != r.Resource {
-		short.Resource = strings.TrimSuffix(r.Resource.Resource+"."+r.Resource.Version+"."+r.Resource.Group, ".")
-	}
-	if guessed.Subresource != r.Subresource || short.Resource != "" {
-		short.Subresource = r.Subresource
-	}
-	if guessed.Name != r.Name {
-		short.Name = r.Name
-	}
-	return short, nil
-}
-
-func treeOrNil(o *usher.Object) (map[string]any, error) {
-	if o == nil {
-		return nil, nil //nolint:nilnil // A request without the object has none.
-	}
-	return o.Tree()
 }

@@ -1,4 +1,4 @@
-package observe_test
+package existing_test
 
 import (
 	"net/http"
@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/usher-dev/usher/cmd/usher/internal/observe"
+	"github.com/usher-dev/usher/cmd/usher/internal/existing"
 )
 
 // TestPagesOfAList reads lists in pages from a server, some of which expire.
@@ -60,7 +60,7 @@ func TestPagesOfAList(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			err = observe.Pages(t.Context(), client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}), func(page *unstructured.UnstructuredList) error {
+			err = existing.Pages(t.Context(), client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}), func(page *unstructured.UnstructuredList) error {
 				for i := range page.Items {
 					got = append(got, page.Items[i].GetName())
 				}

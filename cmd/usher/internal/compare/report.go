@@ -1,4 +1,4 @@
-package try
+package compare
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/internal/impact"
+	"github.com/usher-dev/usher/internal/impact/auditlog"
 	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -23,6 +24,10 @@ type impactReport struct {
 	Policies []usher.PolicyRef `json:"policies"`
 	// Skipped are lines of audit logs that are no requests to compare.
 	Skipped []skippedLines `json:"skipped,omitempty"`
+	// Unread are kinds whose objects could not be read.
+	Unread []unreadKind `json:"unread,omitempty"`
+	// Searched are the policies that were tried on generated requests.
+	Searched []searched `json:"searched,omitempty"`
 }
 
 // A skippedLines counts lines of audit logs that are left out for one reason.
@@ -32,8 +37,12 @@ type skippedLines struct {
 }
 
 func (c *comparing) report() *impactReport {
-	r := &impactReport{Summary: c.tally.Summary(), Policies: c.differ}
+	r := &impactReport{Summary: c.tally.Summary(), Policies: c.policies(), Unread: c.unread}
 	skipped := c.log.Skipped()
+	if c.workers[0].Authorizes() {
+		// They were compared as questions to authorizers.
+		delete(skipped, auditlog.NotAdmitted)
+	}
 	for _, why := range slices.Sorted(maps.Keys(skipped)) {
 		r.Skipped = append(r.Skipped, skippedLines{why, skipped[why]})
 	}
@@ -43,13 +52,19 @@ func (c *comparing) report() *impactReport {
 	return r
 }
 
-func (f *impactFlags) print(s cli.Streams, r *impactReport) error {
-	if f.output.Value == "markdown" {
+// has reports whether there is a difference of a kind. What cannot be read is not known.
+func (r *impactReport) has(kind string) bool {
+	return r.Requests[diff.Kind(kind)] > 0 || diff.Kind(kind) == diff.Unknown && len(r.Unread) > 0 ||
+		slices.ContainsFunc(r.Searched, func(s searched) bool { return string(s.Kind) == kind })
+}
+
+func (f *Flags) print(s cli.Streams, r *impactReport) error {
+	if f.Output.Value == "markdown" {
 		_, err := fmt.Fprint(s.Out, r.markdown())
 		return err
 	}
-	return f.output.Report(s.Out, r, func() error {
-		_, err := fmt.Fprint(s.Out, r.text(f.color.Palette(s.Out)))
+	return f.Output.Report(s.Out, r, func() error {
+		_, err := fmt.Fprint(s.Out, r.text(f.Color.Palette(s.Out)))
 		return err
 	})
 }
@@ -84,7 +99,7 @@ func (r *impactReport) text(p cli.Palette) string {
 			if row.Kind != kind {
 				continue
 			}
-			fmt.Fprintf(table, "  %d\t%s\t%s\n", row.Requests, printable.Line(row.Policy.String()), printable.Line(where(row)))
+			fmt.Fprintf(table, "  %d\t%s\t%s\n", row.Requests, printable.Line(policyName(row.Policy)), printable.Line(where(row)))
 			fmt.Fprintf(table, "  \t%s\t%s\n", "  "+printable.Line(row.Example.Message), printable.Line(row.Example.From))
 		}
 		// Writing to a strings.Builder cannot fail.
@@ -93,6 +108,14 @@ func (r *impactReport) text(p cli.Palette) string {
 	}
 	b.WriteString(r.last())
 	return b.String()
+}
+
+// policyName names a policy, or says that it is several.
+func policyName(p usher.PolicyRef) string {
+	if p == (usher.PolicyRef{}) {
+		return "several policies"
+	}
+	return p.String()
 }
 
 // where says what a row is about, besides its policy.
@@ -112,18 +135,46 @@ func (r *impactReport) last() string {
 	for _, left := range r.Skipped {
 		fmt.Fprintf(&b, "left out: %s: %s\n", cli.Count(left.Lines, "line", "lines"), left.Reason)
 	}
+	for _, kind := range r.Unread {
+		fmt.Fprintf(&b, "not read: %s: %s\n", printable.Line(kind.Resource), printable.Line(kind.Why))
+	}
 	if r.More > 0 {
 		fmt.Fprintf(&b, "%s in no row: there are too many\n", cli.Count(r.More, "difference is", "differences are"))
+	}
+	for i := range r.Searched {
+		b.WriteString(r.Searched[i].text())
 	}
 	switch {
 	case len(r.Policies) == 0:
 		fmt.Fprintf(&b, "No policy differs.\n")
+	case r.Seen == 0 && len(r.Searched) > 0:
 	case r.Compared == 0:
 		fmt.Fprintf(&b, "%s, but no policy that differs is for any of them: that shows nothing.\n", cli.Count(r.Seen, "request", "requests"))
 	default:
 		fmt.Fprintf(&b, "%s by %s; %s by them\n", cli.Count(r.Seen, "request", "requests"), cli.Count(len(r.Policies), "policy that differs", "policies that differ"), cli.Count(r.Compared, "is concerned", "are concerned"))
 	}
 	return b.String()
+}
+
+// text says what was found, with its case.
+func (s *searched) text() string {
+	name := printable.Line(policyName(s.Policy))
+	tried := cli.Count(s.Requests, "generated request", "generated requests")
+	switch {
+	case s.Requests == 0:
+		return fmt.Sprintf("searched: %s: no request could be generated\n", name)
+	case s.Kind == "":
+		return fmt.Sprintf("searched: %s: none of %s differs, which is no proof\n", name, tried)
+	}
+	text := fmt.Sprintf("found by search: %s: %s: %s\n", name, titles[s.Kind], printable.Line(s.Message))
+	if s.Case == nil {
+		return text
+	}
+	written, err := printable.YAML(s.Case)
+	if err != nil {
+		return text
+	}
+	return text + "--- # a case for usher test\n" + string(written) + "---\n"
 }
 
 // mostMarkdown keeps comments on pull requests within what their hosts take, which is 65,536 characters.
@@ -141,7 +192,7 @@ func (r *impactReport) markdown() string {
 			break
 		}
 		row := &r.Rows[i]
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s |\n", titles[row.Kind], row.Requests, format.Code(row.Policy.String()), format.Code(where(row)), format.Code(row.Example.From+": "+row.Example.Message))
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s |\n", titles[row.Kind], row.Requests, format.Code(policyName(row.Policy)), format.Code(where(row)), format.Code(row.Example.From+": "+row.Example.Message))
 	}
 	b.WriteString("\n" + r.last())
 	return b.String()
