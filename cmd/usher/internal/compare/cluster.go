@@ -2,6 +2,7 @@ package compare
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,7 +57,8 @@ func (c *comparing) readCluster(ctx context.Context, use func(item) error) error
 			}
 			return nil
 		})
-		switch stop, stopped := err.(stopError); { //nolint:errorlint // Nothing wraps it.
+		stop, stopped := errors.AsType[stopError](err)
+		switch {
 		case stopped:
 			return stop.error
 		case ctx.Err() != nil:
