@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,8 +17,8 @@ type Result struct {
 	// Mutation is the decision of the phase Mutate, Validation that of the phase Validate; it is zero if
 	// Mutation denies.
 	Mutation, Validation usher.Decision
-	// Object is the object as mutation has changed it, and as it was validated. It is nil if the request
-	// has none, or if Mutation denies.
+	// Object is the object as mutation has changed it, and as it was validated but for a name that is
+	// generated. It is nil if the request has none, or if Mutation denies.
 	Object *usher.Object
 }
 
@@ -33,8 +34,9 @@ func (r *Result) Denial() *usher.Decision {
 }
 
 // Decide asks a decider about a request in both phases, as an API server does: the phase Validate gets the
-// object as the phase Mutate has changed it. The phase of the request does not matter. It is for programs
-// that decide without an API server, and for tests of webhooks. An error means that there is no decision.
+// object as the phase Mutate has changed it, and with a name if it is created with a generateName alone. The
+// phase of the request does not matter. It is for programs that decide without an API server, and for tests
+// of webhooks. An error means that there is no decision.
 func Decide(ctx context.Context, d usher.Decider, r *usher.Request) (Result, error) {
 	// A decider may keep requests.
 	mutation, validation := *r, *r
@@ -55,9 +57,35 @@ func Decide(ctx context.Context, d usher.Decider, r *usher.Request) (Result, err
 		}
 		result.Object = usher.TreeObject(changed)
 		validation.Object = result.Object
+		if named, name := generated(&validation, changed); name != "" {
+			validation.Object, validation.Name = usher.TreeObject(named), name
+		}
 	}
 	result.Validation, err = d.Decide(ctx, &validation)
 	return result, err
+}
+
+// An API server cuts what a name is generated from to as many bytes, and appends five characters.
+const (
+	longestBase = 58
+	suffix      = "xxxxx"
+)
+
+// generated returns the object of a creation without a name as it is between the phases, and its name: that of
+// the object, or one that is generated, always the same. It is empty if there is neither.
+func generated(r *usher.Request, object map[string]any) (named map[string]any, name string) {
+	metadata, _ := object["metadata"].(map[string]any)
+	prefix, _ := metadata["generateName"].(string)
+	if r.Operation != usher.Create || r.Subresource != "" || r.Name != "" {
+		return nil, ""
+	}
+	if name, _ = metadata["name"].(string); name != "" || prefix == "" {
+		return object, name
+	}
+	name = prefix[:min(len(prefix), longestBase)] + suffix
+	named, metadata = maps.Clone(object), maps.Clone(metadata)
+	metadata["name"], named["metadata"] = name, metadata
+	return named, name
 }
 
 // RequestOf returns the request of an AdmissionReview, of the phase Mutate. It shares the bytes of the

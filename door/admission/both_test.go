@@ -60,10 +60,29 @@ func TestDecideAsksBothPhases(t *testing.T) {
 		mutationErr        error
 		object             string
 		denied, err, asked string
+		name               string
 	}{
 		{reason: "validation gets the changed object", request: usher.Request{Object: usher.RawObject([]byte(`{"a":1}`))}, mutation: add, object: `{"a":1,"b":true}`, asked: `{"a":1,"b":true}`},
 		{reason: "the phase does not matter", request: usher.Request{Phase: usher.Validate, Object: usher.RawObject([]byte(`{}`))}, mutation: add, object: `{"b":true}`, asked: `{"b":true}`},
 		{reason: "a deletion has no object", request: usher.Request{OldObject: usher.RawObject([]byte(`{}`))}, mutation: add, object: "null", asked: "null"},
+		{
+			reason: "a name is generated", request: usher.Request{Operation: usher.Create, Object: usher.RawObject([]byte(`{"metadata":{"generateName":"web-"}}`))},
+			object: `{"metadata":{"generateName":"web-"}}`, asked: `{"metadata":{"generateName":"web-","name":"web-xxxxx"}}`, name: "web-xxxxx",
+		},
+		{
+			reason: "a name that mutation has given is kept", request: usher.Request{Operation: usher.Create, Object: usher.RawObject([]byte(`{"metadata":{"generateName":"web-"}}`))},
+			mutation: usher.Patched(usher.PatchOp{Op: "add", Path: "/metadata/name", Value: "x"}),
+			object:   `{"metadata":{"generateName":"web-","name":"x"}}`, asked: `{"metadata":{"generateName":"web-","name":"x"}}`, name: "x",
+		},
+		{
+			reason: "a long name is cut", request: usher.Request{Operation: usher.Create, Object: usher.RawObject([]byte(`{"metadata":{"generateName":"` + strings.Repeat("a", 70) + `"}}`))},
+			object: `{"metadata":{"generateName":"` + strings.Repeat("a", 70) + `"}}`, name: strings.Repeat("a", 58) + "xxxxx",
+			asked: `{"metadata":{"generateName":"` + strings.Repeat("a", 70) + `","name":"` + strings.Repeat("a", 58) + `xxxxx"}}`,
+		},
+		{
+			reason: "an update generates nothing", request: usher.Request{Operation: usher.Update, Object: usher.RawObject([]byte(`{"metadata":{"generateName":"web-"}}`))},
+			object: `{"metadata":{"generateName":"web-"}}`, asked: `{"metadata":{"generateName":"web-"}}`,
+		},
 		{reason: "mutation denies", mutation: usher.Denied("no"), object: "null", denied: "no"},
 		{reason: "validation denies", request: usher.Request{Object: usher.RawObject([]byte(`{"bad":1}`))}, object: `{"bad":1}`, asked: `{"bad":1}`, denied: "bad"},
 		{reason: "no decision", mutationErr: boom, err: "boom", object: "null"},
@@ -75,12 +94,12 @@ func TestDecideAsksBothPhases(t *testing.T) {
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
-			validated := ""
+			validated, name := "", ""
 			result, err := admission.Decide(t.Context(), usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
 				if r.Phase == usher.Mutate {
 					return row.mutation, row.mutationErr
 				}
-				validated = text(t, r.Object)
+				validated, name = text(t, r.Object), r.Name
 				if strings.Contains(validated, "bad") {
 					return usher.Denied("bad"), nil
 				}
@@ -93,8 +112,8 @@ func TestDecideAsksBothPhases(t *testing.T) {
 			if d := result.Denial(); d != nil {
 				denied = d.Message
 			}
-			if denied != row.denied || validated != row.asked || text(t, result.Object) != row.object {
-				t.Errorf("denied %q, validated %s, object %s; want %q, %s, %s", denied, validated, text(t, result.Object), row.denied, row.asked, row.object)
+			if denied != row.denied || name != row.name || validated != row.asked || text(t, result.Object) != row.object {
+				t.Errorf("denied %q, name %q, validated %s, object %s; want %q, %s, %s", denied, name, validated, text(t, result.Object), row.denied, row.asked, row.object)
 			}
 		})
 	}

@@ -247,8 +247,8 @@ func (f *exemptFlags) deciderOf(set policies.Set, facts fact.Resolver, q Questio
 		if len(j.asked) == 0 {
 			return nil, usher.Decision{}, errors.New(j.Message)
 		}
-		last := j.asked[len(j.asked)-1]
-		return last.request, last.decision, nil
+		// The first request has no name that is generated in between.
+		return j.asked[0].request, j.asked[len(j.asked)-1].decision, nil
 	}
 }
 

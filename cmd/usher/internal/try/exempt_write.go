@@ -322,6 +322,9 @@ func aboutRequest(r *usher.Request) string {
 	if name.Name == "" {
 		name.Namespace, name.Name = r.Namespace, r.Name
 	}
+	if name.Namespace == "" && inNamespace(r) {
+		name.Namespace = r.Namespace
+	}
 	return oneLine(string(r.Operation) + " " + name.String())
 }
 

@@ -102,6 +102,11 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 	}
 	j.Allowed = both.Denial() == nil
 	if both.Object != nil {
+		// Without the name that was generated in between.
+		if result, err = both.Object.Tree(); err != nil {
+			j.deny(usher.Mutate, undecided(err))
+			return j
+		}
 		j.Patch, j.Result = both.Mutation.Patch, result
 		if slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.fillsIn() }) {
 			j.before = filledIn(subject, result)
