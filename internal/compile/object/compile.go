@@ -87,6 +87,7 @@ func (c *compilation) compile(
 	common := admission.Code{
 		Params: c.hasParams(), Data: o.data.Sources, Ignore: o.ignore, Variables: c.Variables(s.Variables), Conditions: c.Conditions(s.MatchConditions),
 		LazyMessages: true,
+		ShortErrors:  true,
 	}
 	if len(s.Validations)+len(s.AuditAnnotations) > 0 {
 		source := common

@@ -41,6 +41,9 @@ type Code struct {
 	// LazyMessages says that messages are evaluated only for validations that deny, and that one that
 	// exceeds the budget is left out. API servers evaluate all of them, and then fail.
 	LazyMessages bool
+	// ShortErrors says that the error of a variable is its name and the cause, also of one that reads
+	// another. That of API servers is a sentence for each.
+	ShortErrors bool
 }
 
 // A Named is an expression with a name.

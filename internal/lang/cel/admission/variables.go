@@ -107,6 +107,10 @@ func (v *variables) forget() {
 
 func (v *variables) compute(i int) any {
 	x := &v.program.variables[i]
+	fails := "composited variable %q fails to evaluate: %v"
+	if v.program.source.ShortErrors {
+		fails = "variable %s: %v"
+	}
 	if x.err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.err)
 	}
@@ -115,7 +119,7 @@ func (v *variables) compute(i int) any {
 	value, cost, err := v.activation.runNative(&x.expression)
 	v.cost += int64(min(cost, math.MaxInt64))
 	if err != nil {
-		return types.NewErr("composited variable %q fails to evaluate: %v", x.name, err)
+		return types.NewErr(fails, x.name, err)
 	}
 	return value
 }
