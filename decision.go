@@ -245,6 +245,8 @@ type Check struct {
 	Actions []Action `json:"actions,omitempty"`
 	// Failed says that the part came to no result; Message then is the error.
 	Failed bool `json:"failed,omitempty"`
+	// PodsDenied says that the pods which the object makes would be denied, although the object is not.
+	PodsDenied bool `json:"podsDenied,omitempty"`
 }
 
 // A Severity is how serious a [Check] is: critical, high, medium, low or info.

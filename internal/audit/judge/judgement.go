@@ -183,8 +183,12 @@ func (c *collector) addResults(j *Judgement, f *usher.Finding) bool {
 	}
 	for i := range f.Checks {
 		check := &f.Checks[i]
+		message := check.Message
+		if check.PodsDenied {
+			message = result.OfPods + message
+		}
 		c.addResult(j, f, &result.Result{
-			Rule: check.Name, Validation: check.Validation, Status: statusOf(check), Message: check.Message, Field: check.Field,
+			Rule: check.Name, Validation: check.Validation, Status: statusOf(check), Message: message, Field: check.Field,
 			Severity: check.Severity, Actions: check.Actions,
 		})
 	}
@@ -211,7 +215,7 @@ func statusOf(c *usher.Check) result.Status {
 	switch {
 	case c.Failed:
 		return result.Error
-	case len(c.Actions) == 1 && c.Actions[0] == usher.ActWarn:
+	case len(c.Actions) == 1 && c.Actions[0] == usher.ActWarn && !c.PodsDenied:
 		return result.Warn
 	}
 	return result.Fail

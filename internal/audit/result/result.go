@@ -18,7 +18,7 @@ type Status string
 const (
 	// Pass: the rule has no objection.
 	Pass Status = "pass"
-	// Fail: admission would deny the object, or record it in the audit log.
+	// Fail: admission would deny the object, or the pods that it makes, or record it in the audit log.
 	Fail Status = "fail"
 	// Warn: admission would warn of the object, or change it.
 	Warn Status = "warn"
@@ -30,6 +30,10 @@ const (
 
 // Statuses are all statuses, the worst first.
 func Statuses() []Status { return []Status{Error, Fail, Warn, Skip, Pass} }
+
+// OfPods begins the message of a result about a workload that admission would admit with a warning, and
+// the pods of which it would deny.
+const OfPods = "its pods would be denied: "
 
 // A Kind is a kind of objects in the version in which they are read.
 type Kind struct {

@@ -137,6 +137,7 @@ func (s *saying) say(check usher.Check, a actions, reason string) {
 		}
 		check.Field = s.workload.FieldPath(check.Field)
 		message = s.ofPod(&check)
+		check.PodsDenied = a != s.policy.onPods(a)
 		a = s.policy.onPods(a)
 	}
 	fresh := a
@@ -146,6 +147,7 @@ func (s *saying) say(check usher.Check, a actions, reason string) {
 			fresh &^= warn
 		}
 		s.out.Checks[at].Actions = (a | before).list()
+		s.out.Checks[at].PodsDenied = s.out.Checks[at].PodsDenied || check.PodsDenied
 	} else {
 		check.Actions = a.list()
 		s.out.Checks = append(s.out.Checks, check)

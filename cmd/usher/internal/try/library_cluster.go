@@ -3,6 +3,7 @@ package try
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -83,6 +84,6 @@ func (o *triedObject) add(r *result.Result) {
 	case r.Status == result.Warn && len(r.Actions) == 0:
 		o.Changes = append(o.Changes, r.Policy.Name)
 	default:
-		o.Says = append(o.Says, said{Policy: r.Policy.Name, Validation: r.Validation, Severity: r.Severity, Field: r.Field, Message: r.Message, Failed: r.Status == result.Error})
+		o.Says = append(o.Says, said{Policy: r.Policy.Name, Validation: r.Validation, Severity: r.Severity, Field: r.Field, Message: strings.TrimPrefix(r.Message, result.OfPods), Failed: r.Status == result.Error})
 	}
 }
