@@ -93,7 +93,7 @@ func listKinds() map[schema.GroupVersionResource]string {
 func (c *cluster) testUID(a clienttesting.Action) (bool, runtime.Object, error) {
 	patch := a.(clienttesting.PatchAction)
 	var operations []struct{ Op, Path, Value any }
-	object, err := c.policies.Tracker().Get(resource, "", patch.GetName())
+	object, err := c.policies.Tracker().Get(a.GetResource(), a.GetNamespace(), patch.GetName())
 	if err != nil {
 		return true, nil, err
 	}

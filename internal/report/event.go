@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
@@ -19,6 +20,10 @@ const (
 	// Events are written at most eventsPerSecond, after a burst of eventBurst.
 	eventsPerSecond = 1
 	eventBurst      = 10
+	// About the policies of one namespace they are written at most namespaceEventsPerSecond, after a burst of
+	// namespaceEventBurst: those who write these policies choose how many there are.
+	namespaceEventsPerSecond = 0.1
+	namespaceEventBurst      = 5
 )
 
 // tell writes Events about policies that fail, or no longer do, and whose status others write: the
@@ -57,10 +62,25 @@ func (l *leader) apiVersionOf(kind string) string {
 	return admissionv1.SchemeGroupVersion.String()
 }
 
+// mayTell reports whether there may be another Event about a policy of a namespace; an empty one is the cluster.
+func (l *leader) mayTell(namespace string) bool {
+	if namespace != "" {
+		own := l.ownEvents[namespace]
+		if own == nil {
+			own = flowcontrol.NewTokenBucketRateLimiter(namespaceEventsPerSecond, namespaceEventBurst)
+			l.ownEvents[namespace] = own
+		}
+		if !own.TryAccept() {
+			return false
+		}
+	}
+	return l.events.TryAccept()
+}
+
 // announce writes an Event about a policy. It replaces the last one: a policy has one Event, which
 // is written together with its condition Working. If the Event cannot be written, it is dropped.
 func (l *leader) announce(ctx context.Context, p *rule.State, c *metav1.Condition, f *rule.Failure) {
-	if !l.events.TryAccept() {
+	if !l.mayTell(p.Policy.Namespace) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -20,15 +20,17 @@ import (
 )
 
 const (
-	// The leader writes the status of at most batch policies before it reads the state again. It
+	// The leader writes the status of at most batch policies, and of at most namespaceBatch of a namespace,
+	// before it reads the state again. It
 	// reads the state as soon as the snapshot changes, but not within roundGap of the last time;
 	// every pollEvery while a change propagates, or pollSlowly if that takes long; and otherwise
 	// every idleEvery.
-	batch      = 200
-	roundGap   = 500 * time.Millisecond
-	pollEvery  = time.Second
-	pollSlowly = 5 * time.Second
-	idleEvery  = 10 * time.Second
+	batch          = 200
+	namespaceBatch = 20
+	roundGap       = 500 * time.Millisecond
+	pollEvery      = time.Second
+	pollSlowly     = 5 * time.Second
+	idleEvery      = 10 * time.Second
 	// The status is read again after reloadFirst, because the previous leader may have written it
 	// after this one had read it, and then every reloadEvery, in case someone changed it.
 	reloadFirst = 30 * time.Second
@@ -56,7 +58,7 @@ func (r *Reporter) lead(ctx context.Context) {
 	l := &leader{
 		Reporter: r, writer: newWriter(r.policies, r.options),
 		term: r.replicas.Term(), seen: map[types.UID]sighting{},
-		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
+		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst), ownEvents: map[string]flowcontrol.RateLimiter{},
 	}
 	backoff := replicas.NewBackoff(retryAtMost)
 	for ctx.Err() == nil {
@@ -87,7 +89,9 @@ type leader struct {
 	seen   map[types.UID]sighting
 	// working is what has been written about failures, in this term.
 	working map[types.UID]working
-	events  flowcontrol.RateLimiter
+	// events limits those about all policies, and ownEvents those about the policies of a namespace.
+	events    flowcontrol.RateLimiter
+	ownEvents map[string]flowcontrol.RateLimiter
 	// exempting are the exemptions in force here, and uses those of all replicas, in this term.
 	exempting map[types.UID]*rule.ExemptionState
 	uses      uses
@@ -113,9 +117,6 @@ func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 	}
 	l.sight(v, time.Now())
 	due, rest := l.due(v, time.Now())
-	if len(due) > batch {
-		due, rest = due[:batch], 0
-	}
 	err := l.write(ctx, due)
 	for i := range due {
 		if due[i].done {
@@ -183,11 +184,16 @@ func (l *leader) sight(v *view, now time.Time) {
 		seen[p.UID] = s
 	}
 	maps.DeleteFunc(l.working, func(uid types.UID, _ working) bool { _, ok := seen[uid]; return !ok })
+	for uid := range l.seen {
+		if _, ok := seen[uid]; !ok {
+			delete(l.known, uid)
+			delete(l.refused, uid)
+		}
+	}
 	l.viewed, l.seen = v, seen
 }
 
-// due returns the writes to make, newest changes first, so that the author of one policy does not
-// wait for thousands of others; and how long to wait after them.
+// due returns the writes to make, at most a batch, and how long to wait after them.
 func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	lagging := l.lagging(v, now)
 	l.countUses(now)
@@ -199,7 +205,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		if p.UID == "" || !l.writable(p, now) {
 			continue
 		}
-		since, n := l.seen[p.UID].since, shard(p.UID)
+		since, n := l.seen[p.UID].since, shardOf(p)
 		known := l.known[p.UID]
 		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now)), unregistered: v.Unregistered}
 		if p.Admission {
@@ -230,11 +236,31 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		}
 		due = append(due, w)
 	}
-	slices.SortStableFunc(due, func(a, b write) int { return b.changed.Compare(a.changed) })
-	if len(failed) > workingBatch {
-		failed, rest = failed[:workingBatch], min(rest, pollEvery)
+	failed, more := fair(failed, workingBatch)
+	if more {
+		rest = min(rest, pollEvery)
+	}
+	if due, more = fair(due, batch-len(failed)); more {
+		rest = 0
 	}
 	return append(due, failed...), rest
+}
+
+// fair returns at most so many writes, and whether that leaves some out. Namespaces take turns, each with its
+// newest change first: the author of one policy neither waits for thousands of others, nor for those of somebody
+// who writes theirs again and again.
+func fair(all []write, most int) (some []write, more bool) {
+	slices.SortStableFunc(all, func(a, b write) int { return b.changed.Compare(a.changed) })
+	turns := map[string]int{}
+	for i := range all {
+		namespace := all[i].policy.Policy.Namespace
+		all[i].turn = turns[namespace]
+		turns[namespace]++
+	}
+	slices.SortStableFunc(all, func(a, b write) int { return cmp.Compare(a.turn, b.turn) })
+	some = slices.DeleteFunc(slices.Clone(all), func(w write) bool { return w.policy.Policy.Namespace != "" && w.turn >= namespaceBatch })
+	some = some[:min(len(some), most)]
+	return some, len(some) < len(all)
 }
 
 // lagging returns the replicas that differ in each shard, and records since when.
@@ -270,6 +296,8 @@ type write struct {
 	policy  *rule.State
 	status  status
 	changed time.Time
+	// turn is how many writes of its namespace come before.
+	turn int
 	// told is the condition to announce: that the policy is suspended or no longer is, or that an
 	// exemption expires.
 	told *metav1.Condition

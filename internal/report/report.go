@@ -5,8 +5,8 @@
 // version; dead replicas are ignored.
 //
 // What a replica publishes has the same size for one policy and for ten thousand: the policies are
-// divided into 64 shards by their UID, and each shard has one digest of the generations of its
-// policies in force. Equal digests mean equal shards. Different digests do not show which policy of
+// divided into 90 shards by their UID or namespace, and each shard has one digest of the generations of
+// its policies in force. Equal digests mean equal shards. Different digests do not show which policy of
 // the shard differs, so a policy may have to wait until the other policies of its shard have
 // propagated, too. Once a version was seen as enforced, that is not revoked for this reason.
 package report

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -65,7 +63,11 @@ func newView(s Snapshot) *view {
 	}
 }
 
-const shards = 64
+// The policies of the cluster have clusterShards, by their UID, and those of namespaces the others, by their namespace.
+const (
+	clusterShards = 32
+	shards        = 90
+)
 
 // digests identify the policies in force and their generations, with one number per shard. Each is
 // a sum over the policies of the shard, so that their order does not matter.
@@ -83,20 +85,26 @@ func digest(policies []rule.State) digests {
 		text = binary.BigEndian.AppendUint64(text, uint64(p.Generation))
 		text = binary.BigEndian.AppendUint64(text, uint64(p.InForce()))
 		sum := sha256.Sum256(text)
-		d[shard(p.UID)] += binary.BigEndian.Uint64(sum[:])
+		d[shardOf(p)] += binary.BigEndian.Uint64(sum[:])
 	}
 	return d
 }
 
-func shard(uid types.UID) int {
+// shardOf returns the shard of a policy. Somebody who writes the policies of their namespace again and again makes
+// replicas differ in the shard of that namespace only.
+func shardOf(p *rule.State) int {
 	h := fnv.New32a()
-	h.Write([]byte(uid))
-	return int(h.Sum32() % shards)
+	if namespace := p.Policy.Namespace; namespace != "" {
+		h.Write([]byte(namespace))
+		return clusterShards + int(h.Sum32()%(shards-clusterShards))
+	}
+	h.Write([]byte(p.UID))
+	return int(h.Sum32() % clusterShards)
 }
 
 // format is the prefix of the text form of digests. Replicas whose formats differ, as they may
 // during an upgrade, do not confirm each other.
-const format = "1:"
+const format = "2:"
 
 func (d digests) String() string {
 	bytes := make([]byte, 0, 8*shards)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,9 +132,9 @@ func (w *writer) write(ctx context.Context, due []write) error {
 			return err
 		}
 		err := w.patch(ctx, *item)
-		if apierrors.IsNotFound(err) {
-			err = w.missing(ctx, item.policy)
-			if err == nil {
+		if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+			var gone bool
+			if gone, err = w.missing(ctx, item.policy, err); gone {
 				continue
 			}
 		}
@@ -186,23 +187,27 @@ func (w *writer) resource(p *rule.State) dynamic.ResourceInterface {
 
 // missing finds out what the API server did not find: the policy, which the next snapshot will omit
 // or have with another UID, or the status subresource of the kind, whose CustomResourceDefinition is an
-// old one. That is tried again, too: somebody may apply a new one at any time.
-func (w *writer) missing(ctx context.Context, p *rule.State) error {
+// old one. That is tried again, too: somebody may apply a new one at any time. Gone says that there is
+// nothing to write; otherwise the error is the one that was given, or a new one.
+//
+// Policies that are deleted and created again say nothing of others: they count neither as rejections nor as
+// an API server that does not answer, so that whose they are cannot keep the status of others from being written.
+func (w *writer) missing(ctx context.Context, p *rule.State, given error) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stored, err := w.resource(p).Get(ctx, p.Policy.Name, metav1.GetOptions{})
 	again := time.Now().Add(refusedFor)
 	if apierrors.IsNotFound(err) || err == nil && stored.GetUID() != p.UID {
 		w.refused[p.UID] = again
-		return nil
+		return true, nil
 	}
-	if err != nil {
-		return err
+	if err != nil || apierrors.IsInvalid(given) {
+		return false, cmp.Or(err, given)
 	}
 	kind := p.Policy.Kind
 	if !w.told[kind] {
 		w.log.Warn("policies of this kind have no status: apply the CustomResourceDefinitions of this version of Usher", "kind", kind)
 	}
 	w.told[kind], w.mute[kind] = true, again
-	return nil
+	return true, nil
 }
