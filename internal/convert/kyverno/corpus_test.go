@@ -21,7 +21,7 @@ import (
 
 // different are rows that a policy answers in another way, each with a reason in docs/compatibility.md.
 func different(file, row string) bool {
-	if file == "foreach-deny" && strings.Contains(row, "x") {
+	if file == "foreach-deny" && strings.Contains(row, "x") || file == "jmespath-to-string" && row == "{a: [1]}" {
 		return true
 	}
 	return file == "mutate-json" && row == `{"spec": {"b": 1}}` || strings.HasPrefix(file, "autogen") && (row == "ReplicaSet bad" || row == "ReplicaSet good" && file == "autogen-metadata") || strings.HasPrefix(file, "match-subresource") && row == "pods/ephemeralcontainers"

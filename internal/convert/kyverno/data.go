@@ -152,6 +152,9 @@ func (j source) apiCall() (expression.Value, error) {
 	if v.IsShort() || j.inline {
 		return v, nil
 	}
+	if v.CanBeNull() {
+		return j.named(e.Name, v.Nullable()).Missable(), nil
+	}
 	return j.named(e.Name, v), nil
 }
 
@@ -206,10 +209,15 @@ func (j source) request(field string) (expression.Value, error) {
 	case resource.Namespaced:
 		l.Namespace = "*"
 	}
-	if err := selected(l, query, field); err != nil {
+	named, err := j.selected(l, query, field)
+	if err != nil {
 		return none, err
 	}
-	return j.add(v1alpha1.DataSource{Name: j.e.Name, List: l}, expression.ListOf(j.typeOf(resource.Of()))).Items(), nil
+	all := j.add(v1alpha1.DataSource{Name: j.e.Name, List: l}, expression.ListOf(j.typeOf(resource.Of())))
+	if named != "" {
+		all = expression.Named(all.Postfix()+".filter(i, i.metadata.name == "+named+")", all.Type).Reading()
+	}
+	return all.Items(), nil
 }
 
 // object adds the data of one object.
@@ -231,20 +239,36 @@ func (j source) object(p *path, o *v1alpha1.DataObject, resource *kind.Resource,
 	return j.add(d, j.typeOf(resource.Of())).Missable(), nil
 }
 
-// selected sets the selector of a list.
-func selected(l *v1alpha1.DataList, query, field string) error {
+// selected sets the selector of a list. A field selector for a name is returned as an expression for that.
+func (j source) selected(l *v1alpha1.DataList, query, field string) (name string, err error) {
 	values, err := url.ParseQuery(query)
-	if err != nil || len(values) > 0 && (len(values) > 1 || values.Get("labelSelector") == "") {
-		return refuse(field, "it selects by "+query, "select objects in an expression")
+	if err != nil || len(values) > 1 || len(values) == 1 && values.Get("labelSelector")+values.Get("fieldSelector") == "" {
+		return "", refuse(field, "it selects by "+query, "select objects in an expression")
+	}
+	if text, ok := strings.CutPrefix(values.Get("fieldSelector"), "metadata.name="); ok {
+		v, err := j.scope.String(strings.TrimPrefix(text, "="))
+		if err != nil || v.Type.Kind != expression.Text || v.CanBeNull() || strings.Contains(text, ",") {
+			return "", refuse(field, "it selects by "+query, "select objects in an expression")
+		}
+		return v.Postfix(), nil
 	}
 	if text := values.Get("labelSelector"); text != "" {
 		s, err := metav1.ParseToLabelSelector(text)
 		if err != nil || strings.Contains(text, "{{") {
-			return refuse(field, "its selector is no constant", "select objects in an expression")
+			return "", refuse(field, "its selector is no constant", "select objects in an expression")
 		}
 		l.LabelSelector = s
+		return "", nil
 	}
-	return nil
+	return "", selectsAll(query, field)
+}
+
+// selectsAll returns an error for a query that selects by something else than labels and the name.
+func selectsAll(query, field string) error {
+	if query == "" {
+		return nil
+	}
+	return refuse(field, "it selects by "+query, "select objects in an expression")
 }
 
 // split splits a path, but not within variables.

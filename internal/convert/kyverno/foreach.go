@@ -71,7 +71,12 @@ func (j *judge) loop(f *syntax.Foreach, nesting int) (term, error) {
 		if strings.Contains(textOf(j.r.Raw), "element.") {
 			j.note(f.Field+".list", "what its elements are is not known: a field of one that is no map is an error, where Kyverno reads null", "")
 		}
-		applies = all(compare(name, "!=", "null"), applies)
+		of := name
+		if strings.HasSuffix(list.Text, ".flatten()") {
+			// Otherwise its elements would have the type of null.
+			of = "dyn(" + name + ")"
+		}
+		applies = all(compare(of, "!=", "null"), applies)
 	}
 	body := when(applies, ok, yes)
 	if body == yes {

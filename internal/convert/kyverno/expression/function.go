@@ -198,25 +198,32 @@ func values(_ *translation, args []Value) (Value, error) {
 	return fresh(of.in(postfix)+".transformList(k, v, v)", postfix, ListOf(of.Type.Item())), nil
 }
 
-func toString(_ *translation, args []Value) (Value, error) {
-	of := args[0]
+func toString(t *translation, args []Value) (Value, error) { return t.asText(args[0]) }
+
+// asText writes a value as a text, which may be absent.
+func (s *Scope) asText(of Value) (Value, error) {
 	if of.option != "" && of.absent != never {
 		// A value that is absent is the text null.
-		inner, err := textOf(fresh("v", postfix, of.Type))
+		inner, err := s.textOf(fresh("v", postfix, of.Type))
 		if err != nil {
 			return inner, err
 		}
 		return fresh(of.option+".optMap(v, "+inner.Text+").orValue('null')", postfix, Type{Kind: Text}), nil
 	}
-	return textOf(of)
+	return s.textOf(of)
 }
 
 // textOf writes a value as a text: as JSON, unless it is one.
-func textOf(of Value) (Value, error) {
+func (s *Scope) textOf(of Value) (Value, error) {
 	switch of.Type.Kind {
 	case Text:
 		return of, nil
 	case Integer, Bool, Either:
+	case Any:
+		if of.IsConstant {
+			return of, refuse(writeIt, "the text of null is not imported")
+		}
+		s.note("a list, a map or null as a text is an error, where Kyverno has JSON")
 	default:
 		return of, refuse(writeIt, "the text of what may be a list, a map or a fraction is not imported")
 	}

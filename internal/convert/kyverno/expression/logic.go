@@ -209,6 +209,9 @@ func chosenIf(a, b Value) Value {
 
 // compare writes a comparison, in which a missing key is null.
 func (t *translation) compare(n *jmespath.Node, on Value) (Value, error) {
+	if of := n.Args; of[0].Op == jmespath.List && of[1].Op == jmespath.List && len(of[0].Args) == len(of[1].Args) && on.option == "" && on.root == nil {
+		return compareLists(t, n, on)
+	}
 	a, b, err := t.operands(n, on)
 	if err != nil {
 		return Value{}, err
@@ -230,6 +233,25 @@ func (t *translation) compare(n *jmespath.Node, on Value) (Value, error) {
 		}
 	}
 	return v, nil
+}
+
+// compareLists compares two lists of as many expressions, each with the one in its place.
+func compareLists(t *translation, n *jmespath.Node, on Value) (Value, error) {
+	same := make([]Value, len(n.Args[0].Args))
+	for i := range same {
+		var err error
+		if same[i], err = t.compare(&jmespath.Node{Op: jmespath.Compare, Text: "==", Args: []*jmespath.Node{n.Args[0].Args[i], n.Args[1].Args[i]}}, on); err != nil {
+			return same[i], err
+		}
+	}
+	v := joined(same, " && ", conjunction, "false", "true")
+	switch n.Text {
+	case "==":
+		return v, nil
+	case "!=":
+		return inverse(v), nil
+	}
+	return v, refuse(writeIt, "%s of lists is not imported", n.Text)
 }
 
 // equals compares two values by == or !=, null with null.

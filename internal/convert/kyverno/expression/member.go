@@ -274,10 +274,18 @@ func (o *operation) inValue(k, v Value) (Value, error) {
 	switch v.Type.Kind {
 	case List:
 		if item := v.Type.Item(); !item.Plain && (item.Kind == Text || item.Kind == Any) {
-			return truth(k.in(sum)+" in "+v.in(sum)+" || '*' in "+v.in(sum), disjunction), nil
+			every := "'*' in "
+			if item.Kind == Any {
+				every = "dyn('*') in "
+			}
+			return truth(k.in(sum)+" in "+v.in(sum)+" || "+every+v.in(sum), disjunction), nil
 		}
 		return truth(k.in(sum)+" in "+v.in(sum), relation), nil
 	case Text:
+		if k.Type.Kind == Any && v.Type.Plain {
+			// What is no text is not in a name.
+			return truth("type("+k.Text+") == string && "+k.in(sum)+" == "+v.in(sum), conjunction), nil
+		}
 		if k.Type.Kind != Text {
 			return k, refuse(writeIt, "values that may not be texts, in a text that is read, are not imported")
 		}

@@ -16,6 +16,8 @@ type translation struct {
 	searched *jmespath.Node
 	// looping says that it is evaluated on each element of a list.
 	looping bool
+	// hard is set by what fails even where errors become null: variables in quotes, which are read before.
+	hard *bool
 	// swallows says that errors become null.
 	swallows bool
 }
@@ -178,7 +180,7 @@ func (t *translation) index(index int, on Value) (Value, error) {
 // each returns the name of the elements of a list, and a translation in which it is taken.
 func (t *translation) each(n *jmespath.Node) (string, *translation) {
 	name := t.ElementName(pathName(n))
-	return name, &translation{Scope: t.Taking(name), fails: t.fails, looping: true, swallows: t.swallows}
+	return name, &translation{Scope: t.Taking(name), fails: t.fails, hard: t.hard, looping: true, swallows: t.swallows}
 }
 
 // then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.

@@ -23,8 +23,8 @@ func (t *translation) text(n *jmespath.Node) (Value, error) {
 		return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
 	}
 	t.unread(v)
-	*t.fails = *t.fails || v.CanFail()
-	return textOf(v)
+	*t.hard = *t.hard || v.CanFail()
+	return t.textOf(v)
 }
 
 // outer writes a variable in backquotes, which is read where the expression is evaluated.
@@ -37,7 +37,7 @@ func (t *translation) outer(n *jmespath.Node) (Value, error) {
 		return v, refuse(writeIt, "a variable in backquotes that may be a text or null is not imported")
 	}
 	t.unread(v)
-	*t.fails = *t.fails || v.CanFail()
+	*t.hard = *t.hard || v.CanFail()
 	return fresh(v.Text, v.binds, v.Type), nil
 }
 

@@ -179,7 +179,7 @@ func (s *Scope) Expression(text string) (Value, error) {
 		return Value{}, refuse("correct the expression", "{{ %s }}: %v", text, err)
 	}
 	fails := false
-	v, err := (&translation{Scope: s, fails: &fails}).node(n, s.top())
+	v, err := (&translation{Scope: s, fails: &fails, hard: &fails}).node(n, s.top())
 	v.fails = v.fails || fails
 	switch {
 	case err != nil:

@@ -84,9 +84,9 @@ func (s *Scope) String(text string) (Value, error) {
 			}
 			all.fails = all.fails || v.CanFail()
 			if v.CanBeNull() {
-				v, err = toString(nil, []Value{v})
+				v, err = s.asText(v)
 			} else {
-				v, err = textOf(v)
+				v, err = s.textOf(v)
 			}
 			if err != nil {
 				return v, err

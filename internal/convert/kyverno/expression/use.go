@@ -45,6 +45,11 @@ func (v Value) Missable() Value {
 	return v
 }
 
+// Nullable returns a value that is null in CEL where Kyverno has null.
+func (v Value) Nullable() Value {
+	return Value{Type: v.Type, Text: v.Exact(), binds: ternary, fails: v.CanFail()}
+}
+
 // Items returns the object whose items a list are.
 func (v Value) Items() Value {
 	return Value{Type: Type{Kind: Map}, Text: v.Text, binds: postfix, items: &v, fails: true}
@@ -128,7 +133,7 @@ func (s *Scope) On(v Value, text string) (Value, error) {
 		return Value{}, refuse("correct the expression", "%s: %v", text, err)
 	}
 	fails := v.fails
-	result, err := (&translation{Scope: s, fails: &fails}).node(n, v)
+	result, err := (&translation{Scope: s, fails: &fails, hard: &fails}).node(n, v)
 	result.fails = fails
 	return result, err
 }
