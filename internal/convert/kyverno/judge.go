@@ -154,6 +154,8 @@ func (j *judge) byOperation(c *syntax.Conditions, kept map[admissionv1.Operation
 	return &rest
 }
 
+var ofImages = regexp.MustCompile(`\bimages\.`)
+
 var ofObject = regexp.MustCompile(`request\.(?:oldObject|object)\b(?:\.(\w+)(?:\.(\w+))?)?`)
 
 // quotedObject finds what Kyverno does not rewrite for workloads.
@@ -205,6 +207,9 @@ func (j *judge) current() *expression.Scope {
 	if j.object != "object" {
 		s = s.With("request.object", expression.Named(j.object, of))
 	}
+	if j.p.selection.pods && others {
+		s = s.Images(deletes)
+	}
 	if !creates {
 		s = s.With("request.oldObject", expression.Named("oldObject", of))
 	}
@@ -216,6 +221,12 @@ func (j *judge) former() *expression.Scope {
 	j.suffix, j.object = "Before", "oldObject"
 	of := expression.ObjectOf(j.Kinds, j.p.selection.shape.of...)
 	s := expression.NewScope(of).With("request.object", expression.Named("oldObject", of))
+	if j.p.selection.pods {
+		if ofImages.MatchString(textOf(j.r.Raw)) {
+			j.note(j.r.Field, "updates that violate it are allowed, as in Kyverno: it takes the images of the new object for those that were before", "write it with the preconditions of its operations")
+		}
+		s = s.Images(false)
+	}
 	return s.With("request.oldObject", expression.Constant(nil)).With("request.operation", expression.Constant("CREATE"))
 }
 

@@ -1,6 +1,7 @@
 package kyverno
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -148,6 +149,9 @@ func (s *selection) target(t *target, operations []admissionv1.OperationType) {
 	add := func(group, version string, resources ...string) {
 		r := admissionv1.NamedRuleWithOperations{}
 		r.Operations, r.APIGroups, r.APIVersions, r.Resources = operations, []string{group}, []string{version}, resources
+		if slices.ContainsFunc(s.rules, func(o admissionv1.NamedRuleWithOperations) bool { return reflect.DeepEqual(o, r) }) {
+			return
+		}
 		at := slices.IndexFunc(s.rules, func(o admissionv1.NamedRuleWithOperations) bool {
 			return !slices.Contains(slices.Concat(resources, o.Resources), "*") && slices.Equal(o.APIGroups, r.APIGroups) && slices.Equal(o.APIVersions, r.APIVersions) && slices.Equal(o.Operations, r.Operations)
 		})

@@ -108,9 +108,12 @@ func (s *Scope) Condition(c *syntax.Condition) (Value, error) {
 	if err != nil {
 		return key, err
 	}
-	value, err := s.JSON(c.Value.Of)
+	value, err := s.pattern(c.Value.Of)
 	if err != nil {
 		return value, err
+	}
+	if text, ok := c.Key.Of.(string); ok && wildcardBeside(text) {
+		return key, refuse(writeIt, "wildcards beside variables in a key are not imported")
 	}
 	o := &operation{Scope: s, operator: strings.ToLower(c.Operator)}
 	v, err := o.write(key, value)

@@ -33,7 +33,7 @@ func TestConditions(t *testing.T) {
 		{"{{ length(request.object.spec.containers) }}", "GreaterThanOrEquals", int64(3), `size(object.spec.containers) >= 3`},
 		{"{{ request.object.metadata.annotations.lifetime || '0s' }}", "GreaterThan", "1h", `[object.metadata.?annotations.?lifetime.optFlatMap(v, optional.ofNonZeroValue(v)).orValue('0s')].exists(v, v.matches('^[-+]?(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+$') ? duration(v) > duration('1h') : v.matches('^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[-+]?[0-9]+)?$') && double(v) > 3600.0)`},
 		{"{{ request.object.metadata.name }}", "Equals", "{{ request.object.metadata.namespace }}", `object.metadata.name == object.metadata.namespace`},
-		{"{{ request.object.metadata.namespace }}-x", "Equals", "*-{{ request.object.metadata.name }}", `object.metadata.namespace + '-x' == '*-' + object.metadata.name`},
+		{"{{ request.object.metadata.namespace }}-x", "Equals", "*-{{ request.object.metadata.name }}", `!isQuantity(object.metadata.namespace + '-x') && (object.metadata.namespace + '-x').endsWith('-' + object.metadata.name)`},
 		{"{{ request.object.spec.hostNetwork || `false` }}", "Equals", true, `object.?spec.?hostNetwork.orValue(false)`},
 		{"{{ request.oldObject.metadata.labels.foo }}", "Equals", "a", `oldObject != null && oldObject.metadata.labels.foo == 'a'`},
 		{"{{ request.userInfo.groups }}", "AllNotIn", []any{"system:masters", "a:*"}, `request.userInfo.groups.all(v, !(v in ['system:masters', '*'] || v.startsWith('a:')))`},

@@ -181,6 +181,14 @@ func wildcardRegexp(pattern string) string {
 
 // equalValues writes whether two values are equal that are both read.
 func (o *operation) equalValues(k, v Value) (Value, error) {
+	if v.open != [2]bool{} {
+		fits, err := o.fitsOpen(k, v)
+		if err == nil && !k.Type.Word {
+			// What is a quantity equals nothing else.
+			fits = truth("!isQuantity("+k.Text+") && "+fits.in(relation), conjunction)
+		}
+		return fits, err
+	}
 	if k.IsConstant {
 		if c, ok := k.Constant.(string); ok && v.Type.Kind == Text && !isDuration(c) && !isQuantity(c) {
 			if !v.Type.Plain {

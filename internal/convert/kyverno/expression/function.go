@@ -192,6 +192,9 @@ func keys(_ *translation, args []Value) (Value, error) {
 
 func values(_ *translation, args []Value) (Value, error) {
 	of := args[0]
+	if of.Type.Kind == images && of.empty != "" {
+		return imagesOf(of), nil
+	}
 	if of.Type.Kind != Map && of.Type.Kind != Any {
 		return of, refuse("check the argument", "values() of something that is no map")
 	}
@@ -279,6 +282,9 @@ func split(t *translation, args []Value) (Value, error) {
 func join(_ *translation, args []Value) (Value, error) {
 	if !isText(args[0]) || args[1].Type.Kind != List && args[1].Type.Kind != Any {
 		return args[0], refuse("check the arguments", "join() of something that is no list")
+	}
+	if strings.Contains(args[0].Text+args[1].Text, "*") {
+		return args[0], refuse("write startsWith() in CEL", "join() with wildcards, which would not be expanded, is not imported")
 	}
 	return fresh(args[1].in(postfix)+".join("+args[0].Text+")", postfix, Type{Kind: Text}), nil
 }

@@ -59,6 +59,8 @@ func orElse(a, b Value) (Value, error) {
 		if b.option == "" && b.Type.Kind == Bool {
 			return fresh(orWith(a, "false").in(disjunction)+" || "+b.in(conjunction), disjunction, b.Type), nil
 		}
+	case images, image:
+		return a, refuse(writeIt, "an image as an operand of || is not imported")
 	case Text, List, Map, Either, Any:
 	}
 	if a.option == "" {

@@ -267,6 +267,9 @@ func appendIn(parts []Value, k Value, list []any) []Value {
 
 // inValue writes whether a value is in one that is read: a list, or a text that may be a list in JSON.
 func (o *operation) inValue(k, v Value) (Value, error) {
+	if v.open != [2]bool{} {
+		return o.fitsOpen(k, v)
+	}
 	plain := k.Type.Plain && (v.Type.Plain || v.Type.Kind == List && v.Type.Item().Plain)
 	if !plain {
 		o.note("wildcards in lists that are read, and in what is compared with them, are not expanded, but for the value *")
@@ -304,6 +307,9 @@ func (o *operation) inValue(k, v Value) (Value, error) {
 
 // subset writes In and NotIn, which are deprecated: the elements of a list are compared without wildcards.
 func (o *operation) subset(k, v Value) (Value, error) {
+	if v.open != [2]bool{} {
+		return v, refuse("write AnyIn or AnyNotIn", "In and NotIn of a pattern with variables are not imported")
+	}
 	not := o.operator == "notin"
 	list, isList := v.Constant.([]any)
 	if k.Type.Kind != List {

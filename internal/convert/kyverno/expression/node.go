@@ -18,6 +18,8 @@ type translation struct {
 	looping bool
 	// hard is set by what fails even where errors become null: variables in quotes, which are read before.
 	hard *bool
+	// read is what variables in quotes in loops are, which is read before.
+	read *[]string
 	// swallows says that errors become null.
 	swallows bool
 }
@@ -102,6 +104,10 @@ func (t *translation) field(name string, on Value) (Value, error) {
 	switch on.Type.Kind {
 	case Map, Any:
 		return on.field(name), nil
+	case images:
+		return imageNamed(on, quote(name)), nil
+	case image:
+		return imagePart(on, name)
 	default:
 		return Value{}, refuse("check the path", "%s is read of something that has no fields", name)
 	}
@@ -180,7 +186,7 @@ func (t *translation) index(index int, on Value) (Value, error) {
 // each returns the name of the elements of a list, and a translation in which it is taken.
 func (t *translation) each(n *jmespath.Node) (string, *translation) {
 	name := t.ElementName(pathName(n))
-	return name, &translation{Scope: t.Taking(name), fails: t.fails, hard: t.hard, looping: true, swallows: t.swallows}
+	return name, &translation{Scope: t.Taking(name), fails: t.fails, hard: t.hard, read: t.read, looping: true, swallows: t.swallows}
 }
 
 // then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.
@@ -285,6 +291,9 @@ func (t *translation) projectValues(n *jmespath.Node, on Value) (Value, error) {
 	if left.isNull() {
 		return left, nil
 	}
+	if left.root == nil && left.Type.Kind == images {
+		return t.apply(imagesOf(left), n.Args[0], n.Args[1])
+	}
 	if left.root != nil || left.Type.Kind != Map {
 		return Value{}, refuse(writeIt, "the values of such a map, .*, are not imported")
 	}
@@ -379,7 +388,7 @@ func (t *translation) items(n *jmespath.Node, on Value) (Value, error) {
 		switch {
 		case err != nil:
 			return v, err
-		case v.Type.Kind == List || v.Type.Kind == Any:
+		case v.Type.Kind == List || v.Type.Kind == Any || v.Type.Kind == images:
 			items[i] = v.list()
 		case v.option != "":
 			return v, refuse(writeIt, "a list of values that may be absent, [a, b], is not imported")

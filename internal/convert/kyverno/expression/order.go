@@ -17,6 +17,9 @@ func (o *operation) order(operator string) func(k, v Value) (Value, error) {
 	compared := func(left, right string) string { return left + " " + operator + " " + right }
 	return func(k, v Value) (Value, error) {
 		duration := strings.HasPrefix(o.operator, "duration")
+		if v.open != [2]bool{} {
+			return known(false), nil
+		}
 		if !v.IsConstant {
 			return o.orderOfValues(k, v, operator)
 		}

@@ -1,6 +1,11 @@
 package expression
 
-import "github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
+import (
+	"slices"
+	"strconv"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/jmespath"
+)
 
 // quoted writes a variable in quotes of any sort.
 func (t *translation) quoted(n *jmespath.Node, on Value) (Value, error) {
@@ -22,9 +27,8 @@ func (t *translation) text(n *jmespath.Node) (Value, error) {
 	if v.root != nil || v.CanBeNull() {
 		return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
 	}
-	t.unread(v)
 	*t.hard = *t.hard || v.CanFail()
-	return t.textOf(v)
+	return t.textOf(t.before(v))
 }
 
 // outer writes a variable in backquotes, which is read where the expression is evaluated.
@@ -36,16 +40,45 @@ func (t *translation) outer(n *jmespath.Node) (Value, error) {
 	if v.root != nil || v.CanBeNull() || v.Type.Kind == Text || v.Type.Kind == Any {
 		return v, refuse(writeIt, "a variable in backquotes that may be a text or null is not imported")
 	}
-	t.unread(v)
 	*t.hard = *t.hard || v.CanFail()
-	return fresh(v.Text, v.binds, v.Type), nil
+	return t.before(Value{Text: v.Text, binds: v.binds, Type: v.Type, fails: v.CanFail()}), nil
 }
 
-// unread notes that a variable in quotes is not read for a list without elements, as Kyverno reads it.
-func (t *translation) unread(v Value) {
-	if t.looping && v.CanFail() {
-		t.note("if " + v.Text + " is absent, Kyverno has an error, and the policy has one if there is something to compare it with")
+// before returns a variable in quotes in a loop as one that is read before the loop, if that may fail: as in Kyverno,
+// it fails for a list without elements, too.
+func (t *translation) before(v Value) Value {
+	if !t.looping || !v.CanFail() {
+		return v
 	}
+	at := slices.Index(*t.read, v.Text)
+	if at < 0 {
+		at = len(*t.read)
+		*t.read = append(*t.read, v.Text)
+	}
+	name := "given"
+	if at > 0 {
+		name += strconv.Itoa(at + 1)
+	}
+	return fresh(name, postfix, v.Type)
+}
+
+// after returns a value that fails if something fails that is read before.
+func (v Value) after(read []string) Value {
+	for i, of := range slices.Backward(read) {
+		name := "given"
+		if i > 0 {
+			name += strconv.Itoa(i + 1)
+		}
+		wrap := func(text string) string {
+			if text == "" {
+				return ""
+			}
+			return "[" + of + "].map(" + name + ", " + text + ")[0]"
+		}
+		v.Text, v.option, v.empty, v.guard, v.binds = wrap(v.Text), wrap(v.option), wrap(v.empty), wrap(v.guard), postfix
+		v.before, v.or, v.keysOf, v.joined, v.IsConstant = "", nil, nil, [2]string{}, false
+	}
+	return v
 }
 
 // key selects a key of a map that is read.
@@ -53,6 +86,9 @@ func (t *translation) key(n *jmespath.Node, on Value) (Value, error) {
 	key, err := t.node(&jmespath.Node{Op: jmespath.Text, Args: n.Args}, on)
 	if err != nil {
 		return key, err
+	}
+	if on.root == nil && on.Type.Kind == images {
+		return imageNamed(on, key.Text), nil
 	}
 	if on.root != nil || on.Type.Kind != Map && on.Type.Kind != Any || on.Type.part == object {
 		return key, refuse(writeIt, "a key of such a map that is a variable is not imported")

@@ -76,6 +76,7 @@ func NewScope(of Type) *Scope {
 	} {
 		s.hidden[field] = refuse(do, "%s is not known to policies", field)
 	}
+	s.hidden["images"] = refuse(writeIt, "images of other objects than pods are not imported")
 	return s
 }
 
@@ -179,13 +180,16 @@ func (s *Scope) Expression(text string) (Value, error) {
 		return Value{}, refuse("correct the expression", "{{ %s }}: %v", text, err)
 	}
 	fails := false
-	v, err := (&translation{Scope: s, fails: &fails, hard: &fails}).node(n, s.top())
+	var read []string
+	v, err := (&translation{Scope: s, fails: &fails, hard: &fails, read: &read}).node(n, s.top())
 	v.fails = v.fails || fails
 	switch {
 	case err != nil:
 		return Value{}, err
+	case v.Type.Kind == images || v.Type.Kind == image:
+		return Value{}, refuse("name a part of an image", "{{ %s }} is more than one text", text)
 	case v.root != nil:
 		return Value{}, refuse("name a field of it", "{{ %s }} is more than a policy can read", text)
 	}
-	return v, nil
+	return v.after(read), nil
 }

@@ -133,9 +133,10 @@ func (s *Scope) On(v Value, text string) (Value, error) {
 		return Value{}, refuse("correct the expression", "%s: %v", text, err)
 	}
 	fails := v.fails
-	result, err := (&translation{Scope: s, fails: &fails, hard: &fails}).node(n, v)
+	var read []string
+	result, err := (&translation{Scope: s, fails: &fails, hard: &fails, read: &read}).node(n, v)
 	result.fails = fails
-	return result, err
+	return result.after(read), err
 }
 
 // Elements writes the list that an expression is for a loop: what is missing has no elements, and what is no list
@@ -158,6 +159,46 @@ func (s *Scope) Elements(text string) (Value, error) {
 	}
 }
 
+// pattern writes a value of JSON that may be a text with wildcards beside variables: those at its ends are kept apart.
+func (s *Scope) pattern(of any) (Value, error) {
+	text, ok := of.(string)
+	if !ok || !wildcardBeside(text) {
+		return s.JSON(of)
+	}
+	inside := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
+	if wildcardBeside(inside) {
+		return Value{}, refuse(writeIt, "wildcards between variables are not imported")
+	}
+	v, err := s.String(inside)
+	v.open = [2]bool{strings.HasPrefix(text, "*"), strings.HasSuffix(text, "*")}
+	return v, err
+}
+
+// wildcardBeside reports whether a text with variables also has wildcards.
+func wildcardBeside(text string) bool {
+	parts, err := syntax.Parts(text)
+	variables, wildcards := false, false
+	for _, part := range parts {
+		variables = variables || part.Expression != ""
+		wildcards = wildcards || strings.ContainsAny(part.Literal, "*?")
+	}
+	return err == nil && variables && wildcards
+}
+
+// fitsOpen writes whether a text fits a pattern with * before or after a text that is read.
+func (s *Scope) fitsOpen(k, v Value) (Value, error) {
+	if k.Type.Kind != Text && k.Type.Kind != Any || v.Type.Kind != Text {
+		return k, refuse(writeIt, "wildcards beside variables in a pattern for something that may not be a text are not imported")
+	}
+	s.note("wildcards in values that are read are not expanded")
+	method := map[[2]bool]string{{true, true}: "contains", {true, false}: "endsWith", {false, true}: "startsWith"}[v.open]
+	fits := truth(k.in(postfix)+"."+method+"("+v.Text+")", postfix)
+	if k.Type.Kind == Any {
+		fits = truth("type("+k.Text+") == string && "+fits.Text, conjunction)
+	}
+	return fits, nil
+}
+
 // Fits writes whether a value fits a text of a pattern that is made of variables.
 func (s *Scope) Fits(k Value, pattern string) (Value, error) {
 	inside := strings.TrimPrefix(pattern, "!")
@@ -177,14 +218,10 @@ func (s *Scope) Fits(k Value, pattern string) (Value, error) {
 		return v, refuse(writeIt, "a pattern that may be null is not imported")
 	}
 	var result Value
-	switch {
-	case !begins && !ends:
+	if v.open = [2]bool{begins, ends}; !begins && !ends {
 		result, err = (&operation{Scope: s}).equalValues(k, v)
-	case k.Type.Kind != Text || v.Type.Kind != Text:
+	} else if result, err = s.fitsOpen(k, v); k.Type.Kind == Any {
 		err = refuse(writeIt, "wildcards beside variables in a pattern for something that may not be a text are not imported")
-	default:
-		method := map[[2]bool]string{{true, true}: "contains", {true, false}: "endsWith", {false, true}: "startsWith"}[[2]bool{begins, ends}]
-		result = truth(k.in(postfix)+"."+method+"("+v.Text+")", postfix)
 	}
 	if err == nil && not {
 		result = inverse(result)

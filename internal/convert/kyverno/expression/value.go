@@ -39,6 +39,8 @@ type Value struct {
 	or *[2]Value
 	// emptyText says that an empty list is an empty text.
 	emptyText bool
+	// open says that a text is the middle of a pattern, which has * before or after it.
+	open [2]bool
 	// items are the objects of a list, if it is one of the API server.
 	items *Value
 	// root says that it is what expressions begin with.
@@ -333,6 +335,8 @@ func (v Value) truthy() (Value, error) {
 	case Either:
 		return test(v.paren("''")+" != ''", relation)
 	case Any:
+	case images, image:
+		return v, refuse(writeIt, "an image as a condition is not imported")
 	}
 	return test(v.whole()+".hasValue()", postfix)
 }
@@ -344,7 +348,7 @@ func (v Value) whole() string {
 		return v.Optional() + ".optFlatMap(v, optional.ofNonZeroValue(v))"
 	case Integer, Number:
 		return v.Optional()
-	case Any, Either:
+	case Any, Either, images, image:
 	}
 	return v.Optional() + ".optFlatMap(v, v == 0 ? optional.of(v) : optional.ofNonZeroValue(v))"
 }

@@ -51,7 +51,7 @@ func newScope(r *Request, namespace string) *scope {
 		in, name = account[0], account[1]
 	}
 	s.values = map[string]any{"request": of, "serviceAccountName": name, "serviceAccountNamespace": in}
-	if all := images(r.subject()); len(all) > 0 {
+	if all := images(r.Object); len(all) > 0 {
 		s.values["images"] = all
 	}
 	s.look(r.Object, r.OldObject)

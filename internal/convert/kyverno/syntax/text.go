@@ -60,8 +60,23 @@ func Flat(text string) string { return flattened(text, func(string, int, int) bo
 // flat does so for variables that are in others.
 func flat(text string) string {
 	return flattened(text, func(inner string, begin, end int) bool {
-		return slices.ContainsFunc(variable.FindAllStringIndex(inner, -1), func(outer []int) bool { return outer[0] < begin && outer[1] > end })
+		return slices.ContainsFunc(variable.FindAllStringIndex(masked(inner), -1), func(outer []int) bool { return outer[0] < begin && outer[1] > end })
 	})
+}
+
+// masked returns a text of the same length without the braces of variables that are all of a quoted text.
+func masked(text string) string {
+	for _, at := range variable.FindAllStringIndex(text, -1) {
+		if quotedAt(text, at) {
+			text = text[:at[0]] + "\x01\x01" + text[at[0]+2:at[1]-2] + "\x02\x02" + text[at[1]:]
+		}
+	}
+	return text
+}
+
+// quotedAt reports whether a part of a text has the same quotes before and after it.
+func quotedAt(text string, at []int) bool {
+	return at[0] > 0 && at[1] < len(text) && text[at[0]-1] == text[at[1]] && strings.ContainsRune("'\"`", rune(text[at[1]]))
 }
 
 // flattened replaces the braces of one variable after the other.
@@ -69,7 +84,7 @@ func flattened(text string, replace func(inner string, begin, end int) bool) str
 	for range 20 {
 		changed := false
 		for _, at := range variable.FindAllStringIndex(text, -1) {
-			if at[0] == 0 || at[1] == len(text) || text[at[0]-1] != text[at[1]] || !strings.ContainsRune("'\"`", rune(text[at[1]])) {
+			if !quotedAt(text, at) {
 				continue
 			}
 			inner := text[:at[0]] + "\x01" + strings.TrimSpace(text[at[0]+2:at[1]-2]) + "\x02" + text[at[1]:]
