@@ -21,6 +21,9 @@ import (
 
 // different are rows that a policy answers in another way, each with a reason in docs/compatibility.md.
 func different(file, row string) bool {
+	if file == "mutate-list-two" && strings.Contains(row, `"o"`) || file == "mutate-env-two" && strings.Contains(row, "old") {
+		return true
+	}
 	if file == "foreach-deny" && strings.Contains(row, "x") || file == "jmespath-to-string" && row == "{a: [1]}" {
 		return true
 	}

@@ -336,9 +336,13 @@ func (s *selection) condition(name string, blocks []syntax.Block, targets [][]ta
 		s.applies = all(s.applies, holds)
 		return nil
 	}
-	s.conditions = append(s.conditions, admissionv1.MatchCondition{Name: name, Expression: holds.text})
+	s.conditions = append(s.conditions, matchCondition(name, holds.text))
 	if holds != held {
 		s.before = all(s.before, held)
 	}
 	return nil
+}
+
+func matchCondition(name, text string) admissionv1.MatchCondition {
+	return admissionv1.MatchCondition{Name: name, Expression: text}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno/expression"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
+	"github.com/usher-dev/usher/internal/kind"
 )
 
 // A location is a path of a JSON patch: texts, and expressions of CEL that are texts.
@@ -116,15 +117,7 @@ func (w *patcher) condition(key *syntax.Key, at string, present term, value stri
 	if text, ok := key.Value.Scalar.(string); err != nil || ok && strings.Contains(text, "{{") {
 		return refuse(key.Value.Field, "the condition "+key.Text+" is not imported", "write it as a precondition")
 	}
-	// The maps on the way have to be there.
-	chain := yes
-	names := strings.Split(at, ".")
-	for i := 1; i < len(names); i++ {
-		if names[i] != "metadata" || i > 1 {
-			chain = all(chain, has(strings.Join(names[:i], "."), names[i]))
-		}
-	}
-	w.conditions = append(w.conditions, all(chain, present, fits))
+	w.conditions = append(w.conditions, all(w.way(at), present, fits))
 	return nil
 }
 
@@ -176,14 +169,20 @@ func (w *patcher) value(p *syntax.Pattern) (string, error) {
 	default:
 	}
 	if text, ok := p.Scalar.(string); ok {
+		text, isBare := strings.CutPrefix(text, bare)
 		v, err := w.scope.String(text)
+		if isBare && err == nil {
+			w.note(p.Field, "a variable without quotes is what it is: a text that YAML reads as a number, or as true, stays a text", "")
+		}
 		switch {
 		case err != nil:
 			return "", placed(p.Field, err)
 		case v.CanBeNull():
 			return "", refuse(p.Field, "its value may be null", "write it as a JSONPatch")
-		case w.texts && v.Type.Kind != expression.Text:
-			return "", refuse(p.Field, "a variable in quotes may be no text", "write it as a JSONPatch")
+		case w.texts && !isBare && v.Type.Kind != expression.Text:
+			if v, err = w.scope.AsText(v); err != nil {
+				return "", placed(p.Field, err)
+			}
 		}
 		return v.Text, nil
 	}
@@ -218,30 +217,102 @@ func (w *patcher) list(p *syntax.Pattern, at string, present term, to location, 
 		added, err := w.value(p)
 		return to.operation("add", added), err
 	}
+	if len(p.Items) == 1 && onlyGlobal(p.Items[0]) {
+		return "", w.globalList(p.Items[0], at, of)
+	}
 	by := mergedLists[lastField(p.Field)]
 	if by == "" || w.first != "" && lastField(p.Field) == "containers" {
 		return "", refuse(p.Field, "how its elements are merged is not known", "write it as a JSONPatch")
 	}
-	var lists []string
-	for _, item := range p.Items {
+	merges := make([]*merge, len(p.Items))
+	for i, item := range p.Items {
 		if item.Sort != syntax.Map {
 			return "", refuse(p.Field, "its elements are no maps", "write it as a JSONPatch")
 		}
-		list, err := w.element(item, by, at, present, to, of)
+		m, err := w.element(item, by, at, to, of)
 		if err != nil {
 			return "", err
 		}
-		lists = append([]string{list}, lists...)
+		merges[i] = m
 	}
-	if len(lists) > 1 {
-		return "", refuse(p.Field, "it has several elements", "write a rule for each")
+	if len(merges) == 1 && merges[0].conditional {
+		return present.text + " ? " + merges[0].merged + " : []", nil
 	}
-	return joinedLists(lists), nil
+	return added(merges, present, to, p.Field)
+}
+
+// A merge is what an element of a patch does to a list.
+type merge struct {
+	// merged are operations on the elements that are there, and value is the element that is added if none exists.
+	merged, value, exists string
+	conditional           bool
+}
+
+// added merges elements into a list, and adds those that are not there at its beginning.
+func added(merges []*merge, present term, to location, field string) (string, error) {
+	var values, merged, adds []string
+	for _, m := range merges {
+		if m.conditional {
+			return "", refuse(field, "it has several elements, of which some are conditional", "write a rule for each")
+		}
+		values = append(values, m.value)
+		merged = append(merged, m.merged)
+		adds = append([]string{"(" + m.exists + " ? [] : " + to.to("0").operation("add", m.value) + ")"}, adds...)
+	}
+	otherwise := fmt.Sprintf("%s ? %s : %s", merges[0].exists, merged[0], to.to("0").operation("add", values[0]))
+	if len(merges) > 1 {
+		otherwise = strings.Join(append(merged, adds...), " + ")
+	}
+	return fmt.Sprintf("!%s ? %s : %s", present.text, to.operation("add", "["+strings.Join(values, ", ")+"]"), otherwise), nil
+}
+
+// onlyGlobal reports whether an element of a patch has nothing but global anchors.
+func onlyGlobal(p *syntax.Pattern) bool {
+	return p.Sort == syntax.Map && len(p.Keys) == 1 && (p.Keys[0].Anchor == syntax.Global || p.Keys[0].Anchor == syntax.NoAnchor && onlyGlobal(p.Keys[0].Value))
+}
+
+// globalList adds the condition that an element of a list fits, if there are elements.
+func (w *patcher) globalList(p *syntax.Pattern, at string, of shape) error {
+	fits, here, shape, key := yes, "holder", of.element(), &p.Keys[0]
+	for ; ; key = &key.Value.Keys[0] {
+		fits = all(fits, has(here, key.Name))
+		here = member(here, key.Name)
+		shape, _ = shape.field(key.Name)
+		if key.Anchor == syntax.Global {
+			break
+		}
+	}
+	switch {
+	case w.first != "":
+		return refuse(p.Field, "a global anchor in a list of elements is not imported", "write it as a precondition")
+	case key.Value.Sort == syntax.Scalar && literal(key.Value) == nil:
+		leaf, err := leafOf(key.Value.Scalar).fits(here, shape.sort())
+		if err != nil {
+			return refuse(key.Value.Field, err.Error(), "write it as a precondition")
+		}
+		fits = all(fits, leaf)
+	case key.Value.Sort != syntax.Map || len(key.Value.Keys) > 0:
+		return refuse(key.Value.Field, "the condition "+key.Text+" is not imported here", "write it as a precondition")
+	}
+	w.conditions = append(w.conditions, all(w.way(at), some(compare("size("+at+")", "==", "0"), call(at+".exists(holder, "+fits.text+")"))))
+	return nil
+}
+
+// way returns a term that holds if all fields on the way to a value are there.
+func (w *patcher) way(at string) term {
+	chain := yes
+	names := strings.Split(at, ".")
+	for i := 1; i < len(names); i++ {
+		if names[i] != "metadata" || i > 1 {
+			chain = all(chain, has(strings.Join(names[:i], "."), names[i]))
+		}
+	}
+	return chain
 }
 
 // element merges an element of a list: into each one if it is selected by a condition, else into the one with its
 // name, or adds it at the beginning.
-func (w *patcher) element(p *syntax.Pattern, by, at string, present term, to location, of shape) (string, error) {
+func (w *patcher) element(p *syntax.Pattern, by, at string, to location, of shape) (*merge, error) {
 	var selects *syntax.Key
 	rest := *p
 	rest.Keys = nil
@@ -254,7 +325,7 @@ func (w *patcher) element(p *syntax.Pattern, by, at string, present term, to loc
 		}
 	}
 	if selects == nil || selects.Value.Sort != syntax.Scalar {
-		return "", refuse(p.Field, "it does not select elements by "+by+" alone", "write it as a JSONPatch")
+		return nil, refuse(p.Field, "it does not select elements by "+by+" alone", "write it as a JSONPatch")
 	}
 	index := "i"
 	if w.first != "" {
@@ -267,31 +338,48 @@ func (w *patcher) element(p *syntax.Pattern, by, at string, present term, to loc
 	w.first = at
 	inside, err := w.keys(&rest, name, to.at(index), of.element())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	m := &merge{conditional: selects.Anchor == syntax.Conditional}
 	ops := parenthesizedChoice(joinedLists(inside))
-	if selects.Anchor == syntax.Conditional && selects.Value.Scalar == "*" {
-		return present.text + " ? " + at + ".transformList(" + index + ", " + name + ", " + ops + ").flatten() : []", nil
+	each := func(ops string) string {
+		return at + ".transformList(" + index + ", " + name + ", " + ops + ").flatten()"
 	}
-	text, err := w.value(selects.Value)
+	raw, _ := selects.Value.Scalar.(string)
+	if m.conditional && raw == "*" {
+		m.merged = each(ops)
+		return m, nil
+	}
+	same, err := w.selected(selects, member(name, by))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if raw, _ := selects.Value.Scalar.(string); selects.Anchor == syntax.Conditional && strings.ContainsAny(raw, "*?|!<>&") {
-		return "", refuse(selects.Value.Field, "it selects some elements by a pattern", "write it as a JSONPatch")
+	m.merged = each(same.within(either) + " ? " + ops + " : []")
+	if m.conditional {
+		return m, nil
 	}
 	w.note(p.Field, "elements that are changed stay where they are: Kyverno moves them to the beginning of the list", "")
-	same := compare(member(name, by), "==", text).text
-	merged := at + ".transformList(" + index + ", " + name + ", " + same + " ? " + ops + " : []).flatten()"
-	if selects.Anchor == syntax.Conditional {
-		return present.text + " ? " + merged + " : []", nil
-	}
 	w.first = ""
-	added, err := w.value(p)
-	if err != nil {
-		return "", err
+	m.value, err = w.value(p)
+	m.exists = at + ".exists(" + name + ", " + same.text + ")"
+	return m, err
+}
+
+// selected returns a term that holds for elements that are changed.
+func (w *patcher) selected(key *syntax.Key, at string) (term, error) {
+	raw, _ := key.Value.Scalar.(string)
+	if key.Anchor == syntax.Conditional && strings.ContainsAny(raw, "*?|!<>&") {
+		if literal(key.Value) != nil {
+			return no, refuse(key.Value.Field, "it selects some elements by a pattern with variables", "write it as a JSONPatch")
+		}
+		fits, err := leafOf(raw).fits(at, kind.Text)
+		if err != nil {
+			return no, refuse(key.Value.Field, err.Error(), "write it as a JSONPatch")
+		}
+		return fits, nil
 	}
-	return fmt.Sprintf("!%s ? %s : %s.exists(%s, %s) ? %s : %s", present.text, to.operation("add", "["+added+"]"), at, name, same, merged, to.to("0").operation("add", added)), nil
+	text, err := w.value(key.Value)
+	return compare(at, "==", text), err
 }
 
 // last is the last name of a path.

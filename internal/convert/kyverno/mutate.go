@@ -69,6 +69,8 @@ type patcher struct {
 
 	// when holds if the rule is for the object.
 	when term
+	// changes are those that are not yet mutations.
+	changes []change
 	// conditions are those of anchors: unless all hold nothing is changed.
 	conditions []term
 	// texts says that values are parts of a text, in which variables are texts.
@@ -82,14 +84,17 @@ func (w *patcher) rule(m *syntax.Mutate) error {
 	case m.PatchStrategicMerge != nil:
 		return w.merge(m.PatchStrategicMerge)
 	case m.PatchesJSON6902 != "":
-		return w.patch(m.PatchesJSON6902, m.Field+".patchesJson6902", w.add)
+		if err := w.patch(m.PatchesJSON6902, m.Field+".patchesJson6902", func(text string) string { return text }); err != nil {
+			return err
+		}
+		return w.finish()
 	case len(m.Foreach) > 0:
 		for n := range m.Foreach {
-			if err := w.each(&m.Foreach[n]); err != nil {
+			if err := w.each(&m.Foreach[n], 0, func(text string) string { return text }); err != nil {
 				return err
 			}
 		}
-		return nil
+		return w.finish()
 	}
 	return refuse(m.Field, "it changes nothing", "leave it out")
 }
@@ -185,7 +190,7 @@ var (
 		"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name",
 		"imagePullSecrets": "name", "volumeMounts": "mountPath",
 	}
-	replacedLists = []string{"tolerations", "envFrom", "args", "command"}
+	replacedLists = []string{"tolerations", "envFrom", "args", "command", "drop", "add", "options", "nameservers", "searches"}
 )
 
 // replaced reports whether a list is replaced as a whole.

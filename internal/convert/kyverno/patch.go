@@ -1,7 +1,6 @@
 package kyverno
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/internal/convert"
-	"github.com/usher-dev/usher/internal/convert/kyverno/expression"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
 	"github.com/usher-dev/usher/internal/kind"
 )
@@ -22,13 +20,17 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-var unquoted = regexp.MustCompile(`:[ \t]*(\{\{.*\}\})[ \t]*(\n|$)`)
+var unquoted = regexp.MustCompile(`(:[ \t]*)(\{\{.*\}\})([ \t]*(?:\n|$))`)
+
+// bare is before a value that is a variable without quotes.
+const bare = "\x03"
 
 // operationsOf parses the operations of a patch.
 func operationsOf(text, field string) ([]operation, error) {
-	if unquoted.MatchString(text) {
-		return nil, refuse(field, "a value is a variable without quotes, whose type follows from its text", "write it as a JSONPatch")
-	}
+	text = unquoted.ReplaceAllStringFunc(text, func(found string) string {
+		parts := unquoted.FindStringSubmatch(found)
+		return parts[1] + strconv.Quote(bare+parts[2]) + parts[3]
+	})
 	var all []operation
 	if err := yaml.UnmarshalStrict([]byte(text), &all); err != nil {
 		return nil, refuse(field, "it is no JSON patch: "+strings.SplitN(err.Error(), "\n", 2)[0], "correct it")
@@ -36,8 +38,8 @@ func operationsOf(text, field string) ([]operation, error) {
 	return all, nil
 }
 
-// patch makes a mutation of each operation of a JSON patch, since each sees what those before have changed.
-func (w *patcher) patch(text, field string, add func(...string)) error {
+// patch makes a change of each operation of a JSON patch.
+func (w *patcher) patch(text, field string, within func(string) string) error {
 	all, err := operationsOf(text, field)
 	if err != nil {
 		return err
@@ -47,7 +49,7 @@ func (w *patcher) patch(text, field string, add func(...string)) error {
 		if err != nil {
 			return err
 		}
-		add(list)
+		w.changes = append(w.changes, changeOf(&all[i], within(list), field))
 	}
 	return nil
 }
@@ -171,87 +173,4 @@ func nested(names []string, value string) (string, error) {
 		}
 	}
 	return value, nil
-}
-
-// each makes mutations for the elements of a list.
-func (w *patcher) each(f *syntax.ForeachMutate) error {
-	if len(f.Foreach) > 0 {
-		return refuse(f.Field+".foreach", "it is a loop in a loop", "write it as a JSONPatch")
-	}
-	if strings.ContainsAny(f.List, ",?|") {
-		return refuse(f.Field+".list", "its elements are not those of one list, and have other places there", "write a rule for each list")
-	}
-	list, err := w.scope.Elements(f.List)
-	if err != nil {
-		return placed(f.Field+".list", err)
-	}
-	outer := w.scope
-	defer func() { w.scope = outer }()
-	name := w.scope.Taking("i").ElementName(lastName(f.List))
-	element, index := expression.Named(name, list.Type.Item()), expression.Named("i", expression.Type{Kind: expression.Integer})
-	w.scope = outer.Taking(name).Taking("i").With("element", element).With("elementIndex", index).With("element0", element).With("elementIndex0", index)
-	if err := w.elementContext(f.Context); err != nil {
-		return err
-	}
-	applies := yes
-	if f.Preconditions != nil {
-		v, err := w.scope.Conditions(f.Preconditions)
-		if err != nil {
-			return placed(f.Preconditions.Field, err)
-		}
-		applies = termOf(v)
-	}
-	add := func(lists ...string) {
-		text := parenthesizedChoice(joinedLists(lists))
-		if applies != yes {
-			text = applies.within(either) + " ? " + text + " : []"
-		}
-		reversed := ""
-		if strings.EqualFold(f.Order, "Descending") {
-			reversed = ".reverse()"
-		}
-		w.add(fmt.Sprintf("%s.transformList(i, %s, %s)%s.flatten()", list.Postfix(), name, text, reversed))
-	}
-	if f.PatchesJSON6902 != "" {
-		return w.patch(f.PatchesJSON6902, f.Field+".patchesJson6902", add)
-	}
-	return w.mergeEach(f, name, list.Type.Item(), add)
-}
-
-// mergeEach merges into each element of the list, which the patch names by its own name.
-func (w *patcher) mergeEach(f *syntax.ForeachMutate, name string, of expression.Type, add func(...string)) error {
-	p := f.PatchStrategicMerge
-	path := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(f.List), "request.object."), "[]")
-	to := location{}
-	for p != nil && p.Sort == syntax.Map && len(p.Keys) == 1 && p.Keys[0].Anchor == syntax.NoAnchor {
-		to = to.to(p.Keys[0].Name)
-		p = p.Keys[0].Value
-	}
-	if p == nil || p.Sort != syntax.List || len(p.Items) != 1 || p.Items[0].Sort != syntax.Map || strings.ReplaceAll(path, ".", "/") != strings.TrimPrefix(strings.Trim(to.String(), "'"), "/") {
-		return refuse(f.Field+".patchStrategicMerge", "it changes something else than the element", "write it as a JSONPatch")
-	}
-	item := *p.Items[0]
-	by := mergedLists[to.last()]
-	var rest []syntax.Key
-	named := false
-	for _, key := range item.Keys {
-		text, _ := key.Value.Scalar.(string)
-		if key.Name == by && (key.Anchor == syntax.NoAnchor || key.Anchor == syntax.Conditional) && strings.ReplaceAll(text, " ", "") == "{{element."+by+"}}" {
-			named = true
-			continue
-		}
-		rest = append(rest, key)
-	}
-	if !named || by == "" {
-		return refuse(f.Field+".patchStrategicMerge", "it does not name the element", "write it as a JSONPatch")
-	}
-	item.Keys = rest
-	shapes := shape{kinds: w.Kinds, of: of.Schemas()}
-	w.note(f.Field, "elements stay where they are: Kyverno moves those that it changes to the beginning of the list", "")
-	lists, err := w.keys(&item, name, to.at("i"), shapes)
-	if err != nil {
-		return err
-	}
-	add(lists...)
-	return nil
 }

@@ -103,7 +103,7 @@ func (o *operation) equalText(k Value, c string) (Value, error) {
 			return known(false), nil
 		}
 		return truth(k.in(sum)+" == "+literal(n), relation), nil
-	case Bool, List, Map:
+	case Bool, List, Map, images, image:
 		return known(false), nil
 	case Either, Any:
 	}
@@ -182,7 +182,7 @@ func wildcardRegexp(pattern string) string {
 // equalValues writes whether two values are equal that are both read.
 func (o *operation) equalValues(k, v Value) (Value, error) {
 	if v.open != [2]bool{} {
-		fits, err := o.fitsOpen(k, v)
+		fits, err := fitsOpen(o.Scope, k, v)
 		if err == nil && !k.Type.Word {
 			// What is a quantity equals nothing else.
 			fits = truth("!isQuantity("+k.Text+") && "+fits.in(relation), conjunction)

@@ -201,10 +201,10 @@ func values(_ *translation, args []Value) (Value, error) {
 	return fresh(of.in(postfix)+".transformList(k, v, v)", postfix, ListOf(of.Type.Item())), nil
 }
 
-func toString(t *translation, args []Value) (Value, error) { return t.asText(args[0]) }
+func toString(t *translation, args []Value) (Value, error) { return t.AsText(args[0]) }
 
-// asText writes a value as a text, which may be absent.
-func (s *Scope) asText(of Value) (Value, error) {
+// AsText writes a value as a text, which may be absent.
+func (s *Scope) AsText(of Value) (Value, error) {
 	if of.option != "" && of.absent != never {
 		// A value that is absent is the text null.
 		inner, err := s.textOf(fresh("v", postfix, of.Type))
@@ -348,8 +348,19 @@ func notNull(_ *translation, args []Value) (Value, error) {
 }
 
 func arithmetic(operator string) func(*translation, []Value) (Value, error) {
-	return func(_ *translation, args []Value) (Value, error) {
+	return func(t *translation, args []Value) (Value, error) {
 		a, b := args[0], args[1]
+		if operator == "/" && textOrWhole(a.Type) && textOrWhole(b.Type) && !number(a.Type) && !number(b.Type) {
+			t.note("texts that are divided are quantities: a duration is an error")
+			amount := func(of Value) string {
+				if of.Type.Kind == Text {
+					return "quantity(" + of.Text + ")"
+				}
+				return "quantity(string(" + of.Text + "))"
+			}
+			by := "[" + amount(b) + "].filter(q, q.compareTo(quantity('0')) != 0)[0]"
+			return fresh(amount(a)+".asApproximateFloat() / "+by+".asApproximateFloat()", product, Type{Kind: Number}), nil
+		}
 		if !number(a.Type) || !number(b.Type) {
 			return a, refuse(writeIt, "%s of values that may be quantities or durations is not imported", operator)
 		}

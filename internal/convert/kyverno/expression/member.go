@@ -268,7 +268,7 @@ func appendIn(parts []Value, k Value, list []any) []Value {
 // inValue writes whether a value is in one that is read: a list, or a text that may be a list in JSON.
 func (o *operation) inValue(k, v Value) (Value, error) {
 	if v.open != [2]bool{} {
-		return o.fitsOpen(k, v)
+		return fitsOpen(o.Scope, k, v)
 	}
 	plain := k.Type.Plain && (v.Type.Plain || v.Type.Kind == List && v.Type.Item().Plain)
 	if !plain {

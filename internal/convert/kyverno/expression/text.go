@@ -84,7 +84,7 @@ func (s *Scope) String(text string) (Value, error) {
 			}
 			all.fails = all.fails || v.CanFail()
 			if v.CanBeNull() {
-				v, err = s.asText(v)
+				v, err = s.AsText(v)
 			} else {
 				v, err = s.textOf(v)
 			}

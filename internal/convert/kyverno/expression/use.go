@@ -186,7 +186,7 @@ func wildcardBeside(text string) bool {
 }
 
 // fitsOpen writes whether a text fits a pattern with * before or after a text that is read.
-func (s *Scope) fitsOpen(k, v Value) (Value, error) {
+func fitsOpen(s *Scope, k, v Value) (Value, error) {
 	if k.Type.Kind != Text && k.Type.Kind != Any || v.Type.Kind != Text {
 		return k, refuse(writeIt, "wildcards beside variables in a pattern for something that may not be a text are not imported")
 	}
@@ -220,7 +220,7 @@ func (s *Scope) Fits(k Value, pattern string) (Value, error) {
 	var result Value
 	if v.open = [2]bool{begins, ends}; !begins && !ends {
 		result, err = (&operation{Scope: s}).equalValues(k, v)
-	} else if result, err = s.fitsOpen(k, v); k.Type.Kind == Any {
+	} else if result, err = fitsOpen(s, k, v); k.Type.Kind == Any {
 		err = refuse(writeIt, "wildcards beside variables in a pattern for something that may not be a text are not imported")
 	}
 	if err == nil && not {

@@ -282,6 +282,10 @@ func around(scalar any) []any {
 		return []any{v, v + 1, v - 1, int64(0)}
 	case string:
 		var good, bad []any
+		if strings.Contains(v, "{{") {
+			// Kyverno replaces variables even in objects.
+			return []any{"x", "", "other"}
+		}
 		for part := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == '|' || r == '&' }) {
 			part = strings.TrimSpace(part)
 			operand := strings.TrimSpace(strings.TrimLeft(part, "<>=!"))

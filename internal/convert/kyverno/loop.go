@@ -1,0 +1,180 @@
+package kyverno
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/usher-dev/usher/internal/convert/kyverno/expression"
+	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
+)
+
+// each makes changes of the elements of a list, and of lists in these.
+func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string) string) error {
+	if strings.ContainsAny(strings.TrimSuffix(strings.TrimSpace(f.List), " || `[]`"), ",?|") {
+		return refuse(f.Field+".list", "its elements are not those of one list, and have other places there", "write a rule for each list")
+	}
+	list, err := w.scope.Elements(f.List)
+	if err != nil {
+		return placed(f.Field+".list", err)
+	}
+	if all, err := w.scope.Expression(f.List); err == nil && !all.CanBeNull() && all.CanFail() && all.Type.Kind == expression.List {
+		// A list that is missing is an error, other than in rules that validate.
+		list = all
+	}
+	outer := w.scope
+	defer func() { w.scope = outer }()
+	place := "i"
+	if nesting > 0 {
+		place = fmt.Sprintf("i%d", nesting)
+	}
+	name := w.scope.Taking(place).ElementName(lastName(strings.TrimSuffix(strings.TrimSpace(f.List), " || `[]`")))
+	element, index := expression.Named(name, list.Type.Item()), expression.Named(place, expression.Type{Kind: expression.Integer})
+	w.scope = outer.Taking(name).Taking(place).With("element", element).With("elementIndex", index).
+		With(fmt.Sprintf("element%d", nesting), element).With(fmt.Sprintf("elementIndex%d", nesting), index)
+	if err := w.elementContext(f.Context); err != nil {
+		return err
+	}
+	applies := yes
+	if f.Preconditions != nil {
+		v, err := w.scope.Conditions(f.Preconditions)
+		if err != nil {
+			return placed(f.Preconditions.Field, err)
+		}
+		applies = termOf(v)
+	}
+	inside := func(text string) string {
+		text = parenthesizedChoice(text)
+		if applies != yes {
+			text = applies.within(either) + " ? " + text + " : []"
+		}
+		reversed := ""
+		if strings.EqualFold(f.Order, "Descending") {
+			reversed = ".reverse()"
+		}
+		return within(fmt.Sprintf("%s.transformList(%s, %s, %s)%s.flatten()", list.Postfix(), place, name, text, reversed))
+	}
+	switch {
+	case f.PatchesJSON6902 != "":
+		return w.patch(f.PatchesJSON6902, f.Field+".patchesJson6902", inside)
+	case len(f.Foreach) > 0:
+		for n := range f.Foreach {
+			if err := w.each(&f.Foreach[n], nesting+1, inside); err != nil {
+				return err
+			}
+		}
+		return nil
+	case nesting > 0:
+		return refuse(f.Field+".patchStrategicMerge", "it is a merge in a loop in a loop", "write it as a JSONPatch")
+	}
+	return w.mergeEach(f, name, list.Type.Item(), inside)
+}
+
+// mergeEach merges into each element of the list, which the patch names by its own name.
+func (w *patcher) mergeEach(f *syntax.ForeachMutate, name string, of expression.Type, within func(string) string) error {
+	p := f.PatchStrategicMerge
+	path := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(f.List), "request.object."), "[]")
+	to := location{}
+	for p != nil && p.Sort == syntax.Map && len(p.Keys) == 1 && p.Keys[0].Anchor == syntax.NoAnchor {
+		to = to.to(p.Keys[0].Name)
+		p = p.Keys[0].Value
+	}
+	if p == nil || p.Sort != syntax.List || len(p.Items) != 1 || p.Items[0].Sort != syntax.Map || strings.ReplaceAll(path, ".", "/") != strings.TrimPrefix(strings.Trim(to.String(), "'"), "/") {
+		return refuse(f.Field+".patchStrategicMerge", "it changes something else than the element", "write it as a JSONPatch")
+	}
+	item := *p.Items[0]
+	by := mergedLists[to.last()]
+	var rest []syntax.Key
+	named := false
+	for _, key := range item.Keys {
+		text, _ := key.Value.Scalar.(string)
+		if key.Name == by && (key.Anchor == syntax.NoAnchor || key.Anchor == syntax.Conditional) && strings.ReplaceAll(text, " ", "") == "{{element."+by+"}}" {
+			named = true
+			continue
+		}
+		rest = append(rest, key)
+	}
+	if !named || by == "" {
+		return refuse(f.Field+".patchStrategicMerge", "it does not name the element", "write it as a JSONPatch")
+	}
+	item.Keys = rest
+	shapes := shape{kinds: w.Kinds, of: of.Schemas()}
+	w.note(f.Field, "elements stay where they are: Kyverno moves those that it changes to the beginning of the list", "")
+	lists, err := w.keys(&item, name, to.at("i"), shapes)
+	if err != nil {
+		return err
+	}
+	w.changes = append(w.changes, change{text: within(joinedLists(lists)), path: strings.Trim(to.String(), "'") + "/*", loops: true, field: f.Field})
+	return nil
+}
+
+// A change is a list of operations in CEL.
+type change struct {
+	text, path, field string
+	// makes says that it makes maps on its path, moves that it moves other elements of the list that it is in, loops
+	// that it is for elements of a list, and reads that its value is read from the object.
+	makes, moves, loops, reads bool
+}
+
+func changeOf(o *operation, text, field string) change {
+	names := strings.Split(o.Path, "/")
+	c := change{text: text, field: field, reads: strings.Contains(textOf(o.Value), "{{")}
+	for i, name := range names {
+		if elementIndex.MatchString(name) {
+			c.loops, names[i] = true, "*"
+		}
+	}
+	last := names[len(names)-1]
+	c.makes = o.Op == "add" && !c.loops
+	c.moves = last == "*" && o.Op != "replace" || last == "-" || strings.Trim(last, "0123456789") == ""
+	c.path = strings.Join(names, "/")
+	return c
+}
+
+// apart reports whether two changes have the same result together as one after the other.
+func (c change) apart(o change) bool {
+	a, b := strings.Split(c.path, "/"), strings.Split(o.path, "/")
+	common := 0
+	for common < min(len(a), len(b)) && a[common] == b[common] {
+		common++
+	}
+	switch {
+	case common == len(a) || common == len(b):
+		return false
+	case c.moves && common >= len(a)-1 || o.moves && common >= len(b)-1:
+		return false
+	}
+	// Both would make what is missing on the way.
+	return !c.makes || !o.makes || common < 3 && (common < 2 || a[1] == "metadata")
+}
+
+// finish makes mutations of the changes: one if they do not depend on each other, since a mutation sees what those
+// before have changed, and so do its variables and conditions.
+func (w *patcher) finish() error {
+	var texts []string
+	apart := true
+	for i, c := range w.changes {
+		texts = append(texts, c.text)
+		for _, o := range w.changes[:i] {
+			apart = apart && c.apart(o)
+		}
+	}
+	if apart {
+		w.add(texts...)
+		return nil
+	}
+	if w.when != yes {
+		text := (source{judge: w.judge}).inlined(w.when.text)
+		if ofData.MatchString(text) || strings.Contains(text, "namespaceObject") {
+			return refuse(w.r.Field+".preconditions", "they are asked once, before several changes that build on each other", "write a rule for each change")
+		}
+		w.p.selection.conditions = append(w.p.selection.conditions, matchCondition("preconditions", text))
+		w.when = yes
+	}
+	for i, c := range w.changes {
+		if i > 0 && (c.reads || c.loops && strings.Contains(c.text, "variables.")) {
+			return refuse(c.field, "it reads what changes before it have changed", "write a rule for each change")
+		}
+		w.add(c.text)
+	}
+	return nil
+}
