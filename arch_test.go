@@ -71,6 +71,8 @@ var mayImport = []struct {
 	{"internal/compile/definition", []string{"api/...", "deploy/crds"}},
 	{"internal/compile/definition/definitiontest", nil},
 	{"internal/compile/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/...", "internal/printable"}},
+	// Commands give up policies that do not end.
+	{"internal/compile/bounded", []string{"api", "internal/compile", "internal/rule", "internal/stall", "source"}},
 	// It proves policies as other policies have left them.
 	{"internal/compile/guard", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/...", "internal/jsonpatch", "internal/proof"}},
 	{"internal/index", []string{".", "internal/rule", "internal/podtemplate"}},
@@ -116,6 +118,8 @@ var mayImport = []struct {
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
 	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
+	// What is wrong with policies, for commands and for editors.
+	{"internal/check", []string{".", "api", "internal/compile/...", "internal/rule", "internal/stall", "internal/trial", "source"}},
 	// Policies are compiled and tried in processes that can be killed.
 	{"internal/trial/isolated", []string{"api/...", "internal/rule", "internal/compile", "internal/lang/cue", "internal/lang/worker", "internal/trial"}},
 	// Which requests reach a door is what API servers are told to send.

@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/compile/bounded"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/source"
 )
@@ -152,7 +153,7 @@ func (p Set) Elsewhere(stored []api.Policy) Set {
 		}
 	}
 	files := p.files
-	p = p.compiler.set(slices.Clone(p.compiled), theirs)
+	p = setOf(p.compiler, slices.Clone(p.compiled), theirs)
 	p.files = files
 	return p
 }
@@ -175,7 +176,7 @@ func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string) (Set, e
 			all = append(all, p.compiled[i])
 		}
 	}
-	with := p.compiler.set(all, theirs)
+	with := setOf(p.compiler, all, theirs)
 	with.files = known
 	return with, nil
 }
@@ -198,7 +199,7 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 	if err != nil {
 		return Set{}, err
 	}
-	if errs := rule.Errors(Problems(set, all)); len(errs) > 0 {
+	if errs := rule.Errors(bounded.Problems(set, all)); len(errs) > 0 {
 		return Set{}, invalid(cmd, s, errs)
 	}
 	known := map[usher.PolicyRef]bool{}
@@ -223,7 +224,7 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 	if len(all) == 0 {
 		return Set{}, errors.New("no policies of the cluster can be used")
 	}
-	with := compiler.set(all, nil)
+	with := setOf(compiler, all, nil)
 	with.files = known
 	return with, nil
 }

@@ -24,7 +24,7 @@ func (p Set) Denying(ctx context.Context) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	with := p.compiler.set(compiled, theirs)
+	with := setOf(p.compiler, compiled, theirs)
 	with.files = p.files
 	return with, nil
 }

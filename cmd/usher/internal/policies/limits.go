@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/compile/bounded"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -53,4 +55,10 @@ func (l *Limits) Limits() (rule.Limits, error) {
 	}
 	limits.Kubernetes, err = rule.ParseRelease(l.release)
 	return limits, err
+}
+
+// Compiler returns what compiles policies within the limits that the flags set.
+func (l *Limits) Compiler() (bounded.Compiler, error) {
+	limits, err := l.Limits()
+	return bounded.Compiler{Options: compile.Options{Limits: limits}, Timeout: l.timeout}, err
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
@@ -72,21 +71,6 @@ func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
 
 func isBesidePolicies(file string) bool {
 	return filepath.Base(file) == library.File || manifest.HasCases(file)
-}
-
-// Problems returns all problems of a set that was compiled, sorted and not nil.
-func Problems(set source.Set, compiled []compile.Compiled) []rule.Problem {
-	problems := []rule.Problem{}
-	for _, u := range set.Unreadable {
-		problems = append(problems, unreadable(u))
-	}
-	problems = append(problems, compile.Problems(compiled)...)
-	rule.SortProblems(problems)
-	return problems
-}
-
-func unreadable(u source.Unreadable) rule.Problem {
-	return rule.Problem{Severity: rule.Error, File: u.Position.File, Line: u.Position.Line, What: u.Err.Error(), Do: u.Do}
 }
 
 // Paint returns the problem with its severity in colour, and below it the place in the text of the

@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/compile/bounded"
 	"github.com/usher-dev/usher/internal/compile/guard"
 	"github.com/usher-dev/usher/internal/engine"
 	authzengine "github.com/usher-dev/usher/internal/engine/authz"
@@ -29,7 +30,7 @@ import (
 type Set struct {
 	Rules []rule.Rule
 
-	compiler Compiler
+	compiler bounded.Compiler
 	// compiled has the rules of Rules.
 	compiled []compile.Compiled
 	// files are the policies that come from files; nil if all do.
@@ -42,8 +43,8 @@ func None(flags *Limits) (Set, error) {
 	return Set{compiler: compiler}, err
 }
 
-// set returns the set of compiled policies, of which API servers enforce some themselves.
-func (c Compiler) set(compiled []compile.Compiled, theirs map[usher.PolicyRef]bool) Set {
+// setOf returns the set of compiled policies, of which API servers enforce some themselves.
+func setOf(c bounded.Compiler, compiled []compile.Compiled, theirs map[usher.PolicyRef]bool) Set {
 	for i := range compiled {
 		compiled[i].Elsewhere = theirs[compiled[i].Ref]
 	}
@@ -147,10 +148,10 @@ func (p Set) After(cmd *cobra.Command, s cli.Streams, paths []string) (Set, erro
 			return Set{}, err
 		}
 	}
-	if errs := rule.Errors(Problems(set, compiled)); len(errs) > 0 {
+	if errs := rule.Errors(bounded.Problems(set, compiled)); len(errs) > 0 {
 		return Set{}, invalid(cmd, s, errs)
 	}
-	return p.compiler.set(compiled, nil), nil
+	return setOf(p.compiler, compiled, nil), nil
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
@@ -172,7 +173,7 @@ func (p Set) Authorizer() (usher.Decider, []*authz.Rule) {
 // Decider returns a decider for the policies, which also decides writes of policies.
 func (p Set) Decider(facts fact.Resolver) usher.Decider {
 	by := func(rules []rule.Rule) usher.Decider {
-		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: usher.Fail, RuleTimeout: p.compiler.ruleTimeout()})
+		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: usher.Fail, RuleTimeout: ruleTimeout(p.compiler.Timeout)})
 	}
 	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: p.compiler.Options, KeepSpecs: true}), by)
 }
@@ -181,9 +182,9 @@ func (p Set) Decider(facts fact.Resolver) usher.Decider {
 const longestRule = time.Second
 
 // ruleTimeout is how long a rule may run that looks at its context.
-func (c Compiler) ruleTimeout() time.Duration {
-	if c.Timeout > 0 {
-		return min(c.Timeout, longestRule)
+func ruleTimeout(timeout time.Duration) time.Duration {
+	if timeout > 0 {
+		return min(timeout, longestRule)
 	}
 	return longestRule
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/check"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/manifest"
@@ -196,18 +197,12 @@ type checkReport struct {
 	// SlowPath are the steps that run on the CUE evaluator, if a flag requests them.
 	Slow []slowStep `json:"slow,omitempty"`
 	// NotTried are the policies that were not tried on all of their kinds.
-	NotTried []notTried `json:"notTried,omitempty"`
+	NotTried []check.NotTried `json:"notTried,omitempty"`
 	// Lockout is what policies do to the requests without which a cluster cannot recover, if a flag
 	// requests it.
 	Lockout []lockout.Finding `json:"lockout,omitempty"`
 
 	listLockout bool
-}
-
-// A notTried is a policy that was not tried on all of its kinds.
-type notTried struct {
-	Policy usher.PolicyRef `json:"policy"`
-	Why    string          `json:"why"`
 }
 
 // A slowStep is a step of a rule that runs slowly, and why.
@@ -237,7 +232,7 @@ func slowSteps(compiled []compile.Compiled) []slowStep {
 
 // report tries policies that were compiled, and returns all that is wrong with them.
 func (f *checkFlags) report(ctx context.Context, set source.Set, compiled []compile.Compiled, try *trial.Trial) (checkReport, error) {
-	found, skipped, err := tried(ctx, f.limits.Timeout(), compiled, try)
+	found, skipped, err := check.Try(ctx, f.limits.Timeout(), compiled, try)
 	if err != nil {
 		return checkReport{}, err
 	}
@@ -249,8 +244,7 @@ func (f *checkFlags) report(ctx context.Context, set source.Set, compiled []comp
 		}
 		refused, found = findings, slices.Concat(found, more)
 	}
-	problems := slices.Concat(policies.Problems(set, compiled), compile.Unscaled(compiled), found)
-	problems = rule.Written(problems)
+	problems := check.Problems(set, compiled, found)
 	for i := range problems {
 		if problems[i].File == "-" {
 			problems[i].File = cmp.Or(f.stdinName, "-")
@@ -335,4 +329,13 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 	}
 	_, err := fmt.Fprintf(s.Out, "%s: %s\n", cli.Count(r.Policies, "policy", "policies"), verdict)
 	return err
+}
+
+// partly returns how many policies were not tried on everything that they are for.
+func (r *checkReport) partly() int {
+	policies := map[usher.PolicyRef]bool{}
+	for i := range r.NotTried {
+		policies[r.NotTried[i].Policy] = true
+	}
+	return len(policies)
 }

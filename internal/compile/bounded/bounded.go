@@ -1,4 +1,6 @@
-package policies
+// Package bounded compiles the policies of a source, each within a time. It is for commands: what does not end is
+// left behind.
+package bounded
 
 import (
 	"context"
@@ -11,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/stall"
+	"github.com/usher-dev/usher/source"
 )
 
 // A Compiler compiles policies, each within a time. One that takes longer has a problem that says so.
@@ -18,12 +21,6 @@ type Compiler struct {
 	Options compile.Options
 	// Timeout is how long a policy may take; 0 is any time.
 	Timeout time.Duration
-}
-
-// Compiler returns what compiles policies within the limits that the flags set.
-func (l *Limits) Compiler() (Compiler, error) {
-	limits, err := l.Limits()
-	return Compiler{compile.Options{Limits: limits}, l.timeout}, err
 }
 
 // All compiles all policies, each independently. The error is that of ctx.
@@ -43,9 +40,9 @@ func (c Compiler) Policy(ctx context.Context, policy api.Policy) (compile.Compil
 	compiled, err := stall.Within(ctx, c.Timeout, func(ctx context.Context) (compile.Compiled, error) {
 		return c.Options.Policy(ctx, policy), nil
 	})
-	if late, ok := errors.AsType[*stall.Error](err); ok {
+	if stalled, ok := errors.AsType[*stall.Error](err); ok {
 		compiled = compile.Compiled{Policy: policy, Ref: compile.Ref(policy.Object)}
-		compiled.Problems = []rule.Problem{Late(&compiled, "compiling it", late)}
+		compiled.Problems = []rule.Problem{Late(&compiled, "compiling it", stalled)}
 		return compiled, nil
 	}
 	if err == nil {
@@ -56,23 +53,24 @@ func (c Compiler) Policy(ctx context.Context, policy api.Policy) (compile.Compil
 }
 
 // Late returns the problem of a policy that takes too long for something.
-func Late(c *compile.Compiled, doing string, late *stall.Error) rule.Problem {
-	field, _ := strings.CutPrefix(late.At, c.Ref.String()+": ")
+func Late(c *compile.Compiled, doing string, err *stall.Error) rule.Problem {
+	field, _ := strings.CutPrefix(err.At, c.Ref.String()+": ")
 	if field == "" {
 		field = "spec"
 	}
 	return c.Place(rule.Problem{
-		Severity: rule.Error, Field: field, What: fmt.Sprintf("%s takes longer than %s", doing, late.Limit),
+		Severity: rule.Error, Field: field, What: fmt.Sprintf("%s takes longer than %s", doing, err.Limit),
 		Do: "make it simpler, or give it more time with --policy-timeout",
 	})
 }
 
-// Within does something with policies, on no rule of which it may spend more than the timeout. What
-// says what it does; the error names the rule.
-func Within[T any](ctx context.Context, timeout time.Duration, what string, do func(context.Context) (T, error)) (T, error) {
-	value, err := stall.Within(ctx, timeout, do)
-	if _, ok := errors.AsType[*stall.Error](err); ok {
-		err = fmt.Errorf("%s: %w: make it simpler, or give it more time with --policy-timeout", what, err)
+// Problems returns all problems of a set that was compiled, sorted and not nil.
+func Problems(set source.Set, compiled []compile.Compiled) []rule.Problem {
+	problems := []rule.Problem{}
+	for _, u := range set.Unreadable {
+		problems = append(problems, rule.Problem{Severity: rule.Error, File: u.Position.File, Line: u.Position.Line, What: u.Err.Error(), Do: u.Do})
 	}
-	return value, err
+	problems = append(problems, compile.Problems(compiled)...)
+	rule.SortProblems(problems)
+	return problems
 }

@@ -1,4 +1,4 @@
-package write_test
+package check_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/cmd/usher/internal/write"
+	"github.com/usher-dev/usher/internal/check"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/trial"
@@ -49,7 +49,7 @@ func TestWhatIsCutIsTriedAgain(t *testing.T) {
 					}
 					return recorded
 				}})
-				problems, skipped, err := write.Tried(t.Context(), time.Minute, compiled, try)
+				problems, skipped, err := check.Try(t.Context(), time.Minute, compiled, try)
 				if err != nil {
 					t.Fatal(err)
 				}

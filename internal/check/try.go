@@ -1,4 +1,4 @@
-package write
+package check
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/compile/bounded"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/internal/trial"
@@ -20,16 +20,23 @@ import (
 // for all the time that it may take: the machine may have been busy.
 const longestTrial = time.Second
 
-// tried tries policies without errors, or with no others than fields that are not known, and returns the findings. A policy that takes too long gets that
-// as a problem. The error is that of ctx.
-func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried, error) {
+// A NotTried is a policy that was not tried on all of its kinds.
+type NotTried struct {
+	Policy usher.PolicyRef `json:"policy"`
+	Why    string          `json:"why"`
+}
+
+// Try tries policies without errors, or with no others than fields that are not known, and returns the
+// findings. A policy that takes longer than timeout, unless that is 0, gets that as a problem. The error is
+// that of ctx.
+func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []NotTried, error) {
 	var problems []rule.Problem
-	var skipped []notTried
+	var skipped []NotTried
 	var again []*compile.Compiled
 	note := func(c *compile.Compiled, result trial.Report) {
 		problems = append(problems, result.Problems...)
 		for _, why := range result.Skipped {
-			skipped = append(skipped, notTried{c.Ref, why})
+			skipped = append(skipped, NotTried{c.Ref, why})
 		}
 	}
 	for i := range compiled {
@@ -72,18 +79,9 @@ func triedWithin(ctx context.Context, longest, timeout time.Duration, c *compile
 		defer cancel()
 		return try.Try(trying, *c), nil
 	})
-	if late, ok := errors.AsType[*stall.Error](err); ok {
+	if stalled, ok := errors.AsType[*stall.Error](err); ok {
 		// It is as slow wherever else it is tried.
-		c.Problems, err = append(slices.Clip(c.Problems), policies.Late(c, "trying it", late)), nil
+		c.Problems, err = append(slices.Clip(c.Problems), bounded.Late(c, "trying it", stalled)), nil
 	}
 	return result, cmp.Or(err, context.Cause(ctx))
-}
-
-// partly returns how many policies were not tried on everything that they are for.
-func (r *checkReport) partly() int {
-	policies := map[usher.PolicyRef]bool{}
-	for i := range r.NotTried {
-		policies[r.NotTried[i].Policy] = true
-	}
-	return len(policies)
 }

@@ -1,4 +1,0 @@
-package write
-
-// Tried is for tests.
-var Tried = tried
