@@ -120,6 +120,10 @@ var mayImport = []struct {
 	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
 	// What is wrong with policies, for commands and for editors.
 	{"internal/check", []string{".", "api", "internal/compile/...", "internal/rule", "internal/stall", "internal/trial", "source"}},
+	// What authors need to know while they write. It reads texts that are no YAML yet.
+	{"internal/assist", []string{"api", "deploy/crds", "internal/assist/draft", "internal/kind", "internal/lang/cel/admission", "internal/lang/cel/typecheck", "internal/printable", "internal/rule", "source/..."}},
+	{"internal/assist/draft", nil},
+	{"internal/assist/lsp", []string{"internal/assist", "internal/rule"}},
 	// Policies are compiled and tried in processes that can be killed.
 	{"internal/trial/isolated", []string{"api/...", "internal/rule", "internal/compile", "internal/lang/cue", "internal/lang/worker", "internal/trial"}},
 	// Which requests reach a door is what API servers are told to send.

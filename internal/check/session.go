@@ -33,9 +33,9 @@ func NewSession(c bounded.Compiler, t *trial.Trial) *Session {
 	return &Session{compiler: c, trial: t, last: map[usher.PolicyRef]*checked{}}
 }
 
-// Check returns the compiled policies of a set, and all that is wrong with the set, sorted. The error is that
-// of ctx: what was checked until then need not be checked again.
-func (s *Session) Check(ctx context.Context, set source.Set) ([]compile.Compiled, []rule.Problem, error) {
+// Check returns all that is wrong with a set, sorted. The error is that of ctx: what was checked until then
+// need not be checked again.
+func (s *Session) Check(ctx context.Context, set source.Set) ([]rule.Problem, error) {
 	next := map[usher.PolicyRef]*checked{}
 	defer func() { s.last = next }()
 	var all []compile.Compiled
@@ -48,12 +48,12 @@ func (s *Session) Check(ctx context.Context, set source.Set) ([]compile.Compiled
 					next[ref] = known
 				}
 			}
-			return nil, nil, err
+			return nil, err
 		}
 		next[one.compiled.Ref] = one
 		all, found = append(all, one.compiled), append(found, one.tried...)
 	}
-	return all, Problems(set, all, found), nil
+	return Problems(set, all, found), nil
 }
 
 // policy compiles and tries a policy, unless that has been done.

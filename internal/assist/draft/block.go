@@ -130,7 +130,7 @@ func (p *parser) key() (key string, colon int, ok bool) {
 	if strings.IndexByte("{}[],#|>@`%", line[0]) >= 0 {
 		return "", 0, false
 	}
-	for i := 0; i < len(line); i++ {
+	for i := range len(line) {
 		switch {
 		case line[i] == ':' && (i+1 == len(line) || isBlank(line[i+1])):
 			return strings.TrimRight(line[:i], " \t"), p.at + i, i > 0

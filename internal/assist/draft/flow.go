@@ -43,7 +43,7 @@ func (p *parser) literal(n *Node, indent int) {
 // quoted reads a text in quotation marks. One that does not end is a line.
 func (p *parser) quoted(n *Node, indent int) {
 	n.style = p.text[p.at]
-	to := p.limit(indent)
+	to := limit(p, indent)
 	end := closing(p.text[p.at:to])
 	if end < 0 {
 		p.at = min(lineEnd(p.text, p.at), to)
@@ -52,14 +52,12 @@ func (p *parser) quoted(n *Node, indent int) {
 	}
 	p.advance(p.at + end + 1)
 	n.To = p.at
-	if !p.inFlow(n) && p.blanks() {
+	if (n.Parent == nil || !n.Parent.Flow) && p.blanks() {
 		// YAML takes the beginning for the whole, and reports an error.
 		p.at = min(lineEnd(p.text, p.at), p.end)
 		n.To = p.at
 	}
 }
-
-func (p *parser) inFlow(n *Node) bool { return n.Parent != nil && n.Parent.Flow }
 
 // advance goes to an offset ahead.
 func (p *parser) advance(to int) {
@@ -70,7 +68,7 @@ func (p *parser) advance(to int) {
 }
 
 // limit returns where the next line begins that is not indented by more than a column.
-func (p *parser) limit(indent int) int {
+func limit(p *parser, indent int) int {
 	if indent < 0 {
 		return p.end
 	}
@@ -118,7 +116,7 @@ func (p *parser) plain(n *Node, indent int) {
 // flow reads a map or a list in brackets. What is not closed ends where the text has other indentation.
 func (p *parser) flow(n *Node, indent int) {
 	limited := *p
-	limited.end = p.limit(indent)
+	limited.end = limit(p, indent)
 	limited.brackets(n)
 	end := p.end
 	*p = limited

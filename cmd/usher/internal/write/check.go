@@ -93,7 +93,7 @@ check. With --strict warnings are errors, and so is what was not tried.`,
 	}
 	policies.RegisterFlag(cmd.Flags(), &f.paths, "; the same as PATH")
 	f.limits.RegisterWithTimeout(cmd)
-	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects to try the policies on, and CustomResourceDefinitions (repeatable)")
+	registerObjects(cmd, &f.files)
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings, and what was not tried, as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
 	cmd.Flags().BoolVar(&f.reads, "reads", false, "print what policies read besides requests, and the rights that this needs, instead of problems")
@@ -102,6 +102,11 @@ check. With --strict warnings are errors, and so is what was not tried.`,
 	f.output.Register(cmd, "text", "json", "yaml", "sarif")
 	f.color.Register(cmd)
 	return cmd
+}
+
+// registerObjects adds the flag that names objects.
+func registerObjects(cmd *cobra.Command, files *[]string) {
+	cmd.Flags().StringArrayVarP(files, "file", "f", nil, "file or folder with objects to try the policies on, and CustomResourceDefinitions (repeatable)")
 }
 
 func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
@@ -126,7 +131,7 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	if f.reads {
 		return f.printReads(s, compiled)
 	}
-	try, err := newTrial(f.files, f.paths)
+	try, _, err := newTrial(f.files, f.paths)
 	if err != nil {
 		return err
 	}
@@ -262,23 +267,23 @@ func (f *checkFlags) report(ctx context.Context, set source.Set, compiled []comp
 	}, nil
 }
 
-// newTrial returns what tries policies on the objects in files. It uses CustomResourceDefinitions
-// from all files.
-func newTrial(files, paths []string) (*trial.Trial, error) {
+// newTrial returns what tries policies on the objects in files, and the kinds of the
+// CustomResourceDefinitions in all files.
+func newTrial(files, paths []string) (*trial.Trial, *kind.Set, error) {
 	objects, err := object.Load(files...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defined, err := kind.Defined(slices.Concat(objects, definitions(paths)))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return trial.New(trial.Options{
 		Objects: objects,
 		Kinds: func(_ context.Context, recorded *kind.Set, _ []schema.GroupVersionKind) *kind.Set {
 			return recorded.With(defined)
 		},
-	}), nil
+	}), defined, nil
 }
 
 // definitions returns the objects of the files that have CustomResourceDefinitions. Reading the

@@ -118,8 +118,11 @@ func (s *Scope) Type(text string) (of Type) {
 	return Type{result.result, result.at}
 }
 
-// Fields returns the fields that values of a type have, sorted.
+// Fields returns the fields that values of a type have, or what an optional value may hold, sorted.
 func (s *Scope) Fields(t Type) []Name {
+	if t.of != nil && t.of.Kind() == types.OpaqueKind && t.of.TypeName() == "optional_type" {
+		t.of = t.of.Parameters()[0]
+	}
 	if t.of == nil || t.of.Kind() != types.StructKind {
 		return nil
 	}

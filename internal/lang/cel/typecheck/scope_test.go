@@ -52,6 +52,7 @@ func TestScope(t *testing.T) {
 		{"object.spec.containers.map(c, c.ports)[0]", "list(ContainerPort)", "", "filter"},
 		{"authorizer", "Authorizer", "", "group"},
 		{"quantity('1')", "Quantity", "", "isGreaterThan"},
+		{"object.?spec", "optional_type(PodSpec)", "hostNetwork", "orValue"},
 		{"object.", "dyn", "", "contains"},
 		{"[?object.x]", "list(error)", "", "size"},
 	} {

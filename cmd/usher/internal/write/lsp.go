@@ -1,0 +1,71 @@
+package write
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/assist"
+	"github.com/usher-dev/usher/internal/assist/lsp"
+	"github.com/usher-dev/usher/internal/check"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/trial/isolated"
+)
+
+type lspFlags struct {
+	files  []string
+	limits policies.Limits
+}
+
+// LSP returns usher lsp.
+func LSP(s cli.Streams) *cobra.Command {
+	var f lspFlags
+	cmd := &cobra.Command{
+		Use:        "lsp",
+		SuggestFor: []string{"language-server", "editor"},
+		Short:      "Help editors with policies",
+		Long: `Lsp is a language server: an editor starts it, and speaks the Language Server Protocol
+with it on the standard input and output. It reports what check reports, while a policy is
+written, completes fields, expressions and values, and says what they are. docs/editors.md
+has the configuration of editors.
+
+CustomResourceDefinitions in files of --file say what objects of their kinds are like.
+
+The exit status is 0 if the editor has ended the server as the protocol says, and 2 if not.`,
+		Example: `  usher lsp
+  usher lsp -f crds/`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+	}
+	registerObjects(cmd, &f.files)
+	f.limits.RegisterWithTimeout(cmd)
+	return cmd
+}
+
+func (f *lspFlags) run(cmd *cobra.Command, s cli.Streams) error {
+	compiler, err := f.limits.Compiler()
+	if err != nil {
+		return err
+	}
+	try, defined, err := newTrial(f.files, nil)
+	if err != nil {
+		return err
+	}
+	// Whatever a file says, it is tried where it can be stopped.
+	workers := worker.Shared()
+	workers.Hold()
+	defer workers.Release()
+	compiler.Options.Checker, compiler.Options.Depth = isolated.New(workers, isolated.Options{}), compile.Trying
+	service := assist.New(assist.Options{
+		Checker: func() assist.Checker { return check.NewSession(compiler, try) },
+		Kinds:   func() *kind.Set { return kind.Recorded().With(defined) },
+		Types:   slices.Collect(maps.Values(scheme.Scheme.AllKnownTypes())),
+	})
+	return lsp.Serve(cmd.Context(), s.In, s.Out, service, cli.BuildVersion().Version)
+}

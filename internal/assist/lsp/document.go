@@ -1,0 +1,181 @@
+package lsp
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usher-dev/usher/internal/assist"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A document is an open file. Its newest text is checked, one text after the other.
+type document struct {
+	uri    string
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	content *content
+	version int
+	// stop ends checking a text that is not the newest.
+	stop context.CancelFunc
+	// changed has an element if there is a text that has not been checked.
+	changed chan struct{}
+}
+
+// longestCheck limits the time of checking a text.
+const longestCheck = time.Minute
+
+// open begins to check a file.
+func (s *server) open(ctx context.Context, uri string, version int, text string) {
+	s.close(uri)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.documents) >= mostOpen {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	d := &document{uri: uri, cancel: cancel, changed: make(chan struct{}, 1), stop: func() {}}
+	d.set(version, text)
+	s.documents[uri] = d
+	go d.run(ctx, s)
+}
+
+func (s *server) change(p *changeParams) {
+	s.mu.Lock()
+	d := s.documents[p.TextDocument.URI]
+	s.mu.Unlock()
+	if d == nil {
+		return
+	}
+	for _, change := range slices.Backward(p.ContentChanges) {
+		// Changes of a part are not asked for.
+		if change.Range == nil {
+			d.set(p.TextDocument.Version, change.Text)
+			return
+		}
+	}
+}
+
+func (s *server) close(uri string) {
+	s.mu.Lock()
+	d := s.documents[uri]
+	delete(s.documents, uri)
+	s.mu.Unlock()
+	if d != nil {
+		d.cancel()
+		s.notify("textDocument/publishDiagnostics", diagnosticsParams{identifier: identifier{uri}, Diagnostics: []diagnostic{}})
+	}
+}
+
+func (s *server) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.documents {
+		d.cancel()
+	}
+}
+
+// content returns the text of a file; nil if it is not open.
+func (s *server) content(uri string) *content {
+	s.mu.Lock()
+	d := s.documents[uri]
+	s.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	content, _ := d.newest()
+	return content
+}
+
+// set replaces the text.
+func (d *document) set(version int, text string) {
+	if len(text) > largestText {
+		text = ""
+	}
+	d.mu.Lock()
+	d.content, d.version = newContent(text), version
+	d.stop()
+	d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (d *document) newest() (*content, int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.content, d.version
+}
+
+// run checks the text whenever it has changed.
+func (d *document) run(ctx context.Context, s *server) {
+	file := s.service.File(nameOf(d.uri))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.changed:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case s.checking <- struct{}{}:
+		}
+		d.check(ctx, s, file)
+		<-s.checking
+	}
+}
+
+// check checks the newest text, and publishes what is wrong with it unless there is a newer one.
+func (d *document) check(ctx context.Context, s *server, file *assist.File) {
+	ctx, stop := context.WithTimeout(ctx, longestCheck)
+	defer stop()
+	d.mu.Lock()
+	content, version := d.content, d.version
+	d.stop = stop
+	d.mu.Unlock()
+	found, err := file.Check(ctx, content.text)
+	if err != nil || ctx.Err() != nil {
+		return
+	}
+	p := diagnosticsParams{identifier: identifier{d.uri}, Version: version, Diagnostics: []diagnostic{}}
+	for i := range found {
+		if len(p.Diagnostics) == mostDiagnostics {
+			break
+		}
+		p.Diagnostics = append(p.Diagnostics, diagnosticOf(content, &found[i]))
+	}
+	if _, newest := d.newest(); newest == version {
+		s.notify("textDocument/publishDiagnostics", p)
+	}
+}
+
+// mostDiagnostics limits what is published about a file.
+const mostDiagnostics = 1000
+
+func diagnosticOf(c *content, d *assist.Diagnostic) diagnostic {
+	severity := 2
+	if d.Severity == rule.Error {
+		severity = 1
+	}
+	return diagnostic{Range: c.span(d.Range), Severity: severity, Source: "usher", Message: d.Message}
+}
+
+// nameOf returns the name of a file, by which it is YAML or JSON.
+func nameOf(uri string) string {
+	name := path.Base(uri)
+	if u, err := url.Parse(uri); err == nil {
+		name = path.Base(u.Path)
+	}
+	if strings.EqualFold(path.Ext(name), ".json") {
+		return "policies.json"
+	}
+	return fmt.Sprintf("%s.yaml", strings.TrimSuffix(strings.TrimSuffix(name, ".yaml"), ".yml"))
+}
