@@ -1,13 +1,8 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
 	"cmp"
-	"compress/gzip"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,12 +22,14 @@ import (
 type step struct {
 	Name, Run, Uses, If string
 
-	ContinueOnError bool           `json:"continue-on-error"`
-	With            map[string]any `json:"with"`
+	ContinueOnError bool              `json:"continue-on-error"`
+	With            map[string]any    `json:"with"`
+	Env             map[string]string `json:"env"`
+	Shell           string            `json:"shell"`
 }
 
-// repository makes one with usher init, and returns its folder and the steps of its workflow.
-func repository(t *testing.T, args ...string) (dir string, steps []step, env map[string]string) {
+// repository makes one with usher init, and returns its folder and the steps of its workflow, with those of the action.
+func repository(t *testing.T, args ...string) (dir string, steps []step) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "repository")
 	if stdout, stderr, status := execute(t, slices.Concat([]string{"init", dir}, args)); status != cli.ExitOK || !strings.HasPrefix(stdout, "wrote ") {
@@ -44,99 +41,29 @@ func repository(t *testing.T, args ...string) (dir string, steps []step, env map
 	}
 	var workflow struct {
 		Permissions map[string]string
-		Env         map[string]string
 		Jobs        map[string]struct{ Steps []step }
 	}
 	if err := yaml.Unmarshal(text, &workflow); err != nil {
 		t.Fatal(err)
 	}
-	if workflow.Permissions["security-events"] != "write" {
-		t.Errorf("the workflow may not upload results: %v", workflow.Permissions)
+	if workflow.Permissions["security-events"] != "write" || workflow.Permissions["pull-requests"] != "write" {
+		t.Errorf("the workflow may not write results: %v", workflow.Permissions)
 	}
-	return dir, workflow.Jobs["test"].Steps, workflow.Env
-}
-
-// TestWorkflowInstallsARelease runs the step of the workflow that init writes with a curl that has the files of
-// a release.
-func TestWorkflowInstallsARelease(t *testing.T) {
-	t.Parallel()
-	_, steps, env := repository(t)
-	script, caches := "", false
-	for _, step := range steps {
-		caches = caches || strings.HasPrefix(step.Uses, "actions/cache@")
-		if step.Name == "install usher" {
-			script = step.Run
-		}
-	}
-	if script == "" || !caches || env["USHER_VERSION"] != "latest" {
-		t.Fatalf("the workflow of a development version does not install the latest release, or caches none: %+v", steps)
-	}
-	for _, test := range []struct{ reason, version, tampered, from string }{
-		{"a release", "v1.2.3", "", "https://github.com/usher-dev/usher/releases/download/v1.2.3/usher_linux_amd64.tar.gz"},
-		{"no release of its own", "latest", "", "https://github.com/usher-dev/usher/releases/latest/download/usher_linux_amd64.tar.gz"},
-		{"another archive than the release has", "v1.2.3", "x", ""},
-	} {
-		home, asked, err := install(t, script, test.version, test.tampered)
-		program, missing := os.ReadFile(filepath.Join(home, ".usher", "usher"))
-		if test.tampered != "" {
-			if err == nil || missing == nil {
-				t.Errorf("%s: it is installed: %v", test.reason, err)
+	for _, step := range workflow.Jobs["test"].Steps {
+		if ref, ours := strings.CutPrefix(step.Uses, "usher-dev/usher@"); ours {
+			if ref != "main" || step.With["version"] != "" {
+				t.Errorf("a development version has a workflow with %+v", step)
 			}
+			steps = append(steps, action(t, step.With)...)
 			continue
 		}
-		if err != nil || string(program) != "a program" || !strings.Contains(asked, test.from+"\n") {
-			t.Errorf("%s: %v, installed %q, asked for\n%s", test.reason, err, program, asked)
-		}
+		steps = append(steps, step)
 	}
-}
-
-// install runs a script with a curl that has the files of a release, and returns the home directory and
-// what curl was asked for.
-func install(t *testing.T, script, version, tampered string) (home, asked string, err error) {
-	t.Helper()
-	home = t.TempDir()
-	var archive bytes.Buffer
-	zipped := gzip.NewWriter(&archive)
-	files := tar.NewWriter(zipped)
-	const program = "a program"
-	if err := files.WriteHeader(&tar.Header{Name: "usher", Mode: 0o755, Size: int64(len(program))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := files.Write([]byte(program)); err != nil {
-		t.Fatal(err)
-	}
-	if err := files.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := zipped.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{
-		"usher_linux_amd64.tar.gz": archive.String() + tampered,
-		"checksums.txt":            fmt.Sprintf("%x  usher_linux_amd64.tar.gz\n%x  usher_darwin_arm64.tar.gz\n", sha256.Sum256(archive.Bytes()), sha256.Sum256(nil)),
-		// The last argument is the address, the one before it the file.
-		"curl": "#!/bin/bash\necho \"${@: -1}\" >> \"$HOME/asked\"\nexec cp \"$HOME/${@: -2:1}\" .\n",
-	} {
-		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// As GitHub runs it.
-	command := exec.Command("bash", "-e", "-c", script)
-	command.Env = append(os.Environ(), "HOME="+home, "PATH="+home+":"+os.Getenv("PATH"), "USHER_VERSION="+version)
-	out, err := command.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	text, missing := os.ReadFile(filepath.Join(home, "asked"))
-	if missing != nil {
-		t.Fatalf("curl was not asked: %s", out)
-	}
-	return home, string(text), err
+	return dir, steps
 }
 
 // inShell runs a script as GitHub and pre-commit run it, in a folder, with usher in the PATH.
-func inShell(t *testing.T, dir, script string) (out string, status int) {
+func inShell(t *testing.T, dir, script string, env ...string) (out string, status int) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -149,11 +76,20 @@ func inShell(t *testing.T, dir, script string) (out string, status int) {
 	command := exec.Command("bash", "-e", "-c", script)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+bin, "GITHUB_PATH="+filepath.Join(bin, "path"), "NO_COLOR=1")
+	command.Env = append(command.Env, env...)
 	printed, err := command.CombinedOutput()
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		t.Fatalf("%s: %v", script, err)
 	}
 	return string(printed), command.ProcessState.ExitCode()
+}
+
+func environment(of map[string]string) []string {
+	var all []string
+	for name, value := range of {
+		all = append(all, name+"="+value)
+	}
+	return all
 }
 
 // uploads runs all steps, as GitHub does when the conditions of steps allow it after one that failed, and returns
@@ -168,7 +104,10 @@ func uploads(t *testing.T, dir string, steps []step) (failed, uploaded []string)
 				step.Run, file = "", ""
 			}
 		}
-		if (file != "" || step.Run != "" && i > 4) && !strings.Contains(step.If, "!cancelled()") {
+		if strings.Contains(step.If, "'pull_request'") {
+			continue
+		}
+		if (file != "" || step.Run != "" && i > 2) && !strings.Contains(step.If, "!cancelled()") {
 			t.Errorf("step %d is not run if one before it fails: %+v", i, step)
 		}
 		switch {
@@ -182,7 +121,7 @@ func uploads(t *testing.T, dir string, steps []step) (failed, uploaded []string)
 			}
 			uploaded = append(uploaded, file)
 		case step.Run != "" && step.Name != "install usher":
-			if out, status := inShell(t, dir, step.Run); status != 0 {
+			if out, status := inShell(t, dir, step.Run, environment(step.Env)...); status != 0 {
 				t.Logf("%s: status %d: %s", step.Run, status, out)
 				failed = append(failed, cmp.Or(step.Name, step.Run))
 			}
@@ -201,7 +140,7 @@ func TestInit(t *testing.T) {
 		{"--pack", "image-tags", "--pack", "pull-secrets", "--params", "names=[ours]", "--action", "Deny"},
 		{"--pack", "pod-security-baseline-sysctls", "--pack", "pod-security-baseline-host-ports", "--params", "exemptRuntimeClasses=[gvisor]", "--params", "version=v1.30"},
 	} {
-		dir, steps, _ := repository(t, args...)
+		dir, steps := repository(t, args...)
 		if failed, uploaded := uploads(t, dir, steps); len(failed) > 0 || !slices.Equal(uploaded, []string{"policies.sarif"}) {
 			t.Errorf("init %v: steps %q fail, and %q are uploaded", args, failed, uploaded)
 		}
@@ -232,7 +171,7 @@ func TestInitKeepsFiles(t *testing.T) {
 // TestWorkflowUploadsWhatFails: results are uploaded although, and because, steps fail.
 func TestWorkflowUploadsWhatFails(t *testing.T) {
 	t.Parallel()
-	dir, steps, _ := repository(t, "--pack", "image-tags")
+	dir, steps := repository(t, "--pack", "image-tags")
 	for _, row := range []struct {
 		reason, file, content string
 		failed, uploaded      []string
@@ -243,7 +182,7 @@ func TestWorkflowUploadsWhatFails(t *testing.T) {
 		},
 		{
 			"a policy does not compile, and nothing can be audited", "policies/broken.yaml", "apiVersion: usher.dev/v1alpha1\nkind: ClusterObjectPolicy\nmetadata: {name: a}\nspec: {}\n",
-			[]string{"usher check --strict policies/", "audit manifests"}, []string{"policies.sarif"},
+			[]string{"check policies", "audit manifests"}, []string{"policies.sarif"},
 		},
 	} {
 		writeFile(t, filepath.Join(dir, row.file), row.content)
@@ -324,7 +263,7 @@ func TestPreCommitHooksRunWhenTheyHaveTo(t *testing.T) {
 // pre-commit passes.
 func TestPreCommitHooks(t *testing.T) {
 	t.Parallel()
-	dir, _, _ := repository(t, "--pack", "image-tags")
+	dir, _ := repository(t, "--pack", "image-tags")
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: cart, namespace: shop}\nspec: {containers: [{name: main, image: \"registry.example.com/cart:1\"}]}\n"
 	writeFile(t, filepath.Join(dir, "manifests", "pod.yaml"), pod)
 	policy, err := os.ReadFile(filepath.Join(dir, "policies", "image-tags.yaml"))

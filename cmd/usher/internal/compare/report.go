@@ -194,6 +194,15 @@ func (r *impactReport) markdown() string {
 		row := &r.Rows[i]
 		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s |\n", titles[row.Kind], row.Requests, format.Code(policyName(row.Policy)), format.Code(where(row)), format.Code(row.Example.From+": "+row.Example.Message))
 	}
-	b.WriteString("\n" + r.last())
+	b.WriteString("\n" + fenced(r.last()))
 	return b.String()
+}
+
+// fenced is text as Markdown that shows it as it is.
+func fenced(text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + "text\n" + text + fence + "\n"
 }

@@ -2,6 +2,7 @@ package library
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -89,9 +90,11 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 	if err != nil {
 		return nil, fmt.Errorf("read workflow: %w", err)
 	}
+	version := installable(cli.BuildVersion().Version)
+	workflow = bytes.ReplaceAll(workflow, []byte("usher@VERSION"), []byte("usher@"+cmp.Or(version, "main")))
 	all := []files.File{
 		{Path: "README.md", Optional: true, Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
-		{Path: ".github/workflows/policies.yaml", Optional: true, Content: bytes.ReplaceAll(workflow, []byte("USHER_VERSION: VERSION"), []byte("USHER_VERSION: "+installable(cli.BuildVersion().Version)))},
+		{Path: ".github/workflows/policies.yaml", Optional: true, Content: bytes.ReplaceAll(workflow, []byte("{version: VERSION}"), []byte("{version: '"+version+"'}"))},
 	}
 	for i := range policies {
 		p := &policies[i]
@@ -110,11 +113,11 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 }
 
 // installable is the version that a workflow installs: that of this binary, if it is a release, so that
-// a later one does not change what the tests say.
+// a later one does not change what the tests say; empty for the latest one.
 func installable(version string) string {
 	v, err := utilversion.ParseSemantic(version)
 	if err != nil || v.PreRelease() != "" || v.BuildMetadata() != "" {
-		return "latest"
+		return ""
 	}
 	return version
 }
