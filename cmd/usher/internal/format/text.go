@@ -231,7 +231,21 @@ func (r *Report) extent() string {
 		parts[0] += " with results"
 	}
 	if r.Objects >= 0 {
-		parts = slices.Insert(parts, 0, cli.Count(r.Objects, "object", "objects"))
+		parts = slices.Insert(parts, 0, cli.Count(r.Objects, "object", "objects")+r.ofKinds())
 	}
 	return strings.Join(parts, ", ")
+}
+
+// ofKinds says of how many kinds the objects of a cluster are: those of which there are some.
+func (r *Report) ofKinds() string {
+	kinds := 0
+	for i := range r.Kinds {
+		if r.Kinds[i].Objects > 0 {
+			kinds++
+		}
+	}
+	if kinds == 0 {
+		return ""
+	}
+	return " of " + cli.Count(kinds, "kind", "kinds")
 }

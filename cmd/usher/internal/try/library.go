@@ -177,8 +177,9 @@ func (f *libraryFlags) resolver() (fact.Resolver, *facts.Store, error) {
 type libraryReport struct {
 	// Objects are those of files, or those of a cluster that policies have something to say about.
 	Objects []triedObject `json:"objects"`
-	// Read is how many objects were read.
-	Read int `json:"read"`
+	// Read is how many objects were read, and Kinds how many kinds these are of in a cluster.
+	Read  int `json:"read"`
+	Kinds int `json:"kinds,omitempty"`
 	// Policies are the policies with something to say, in the order of the packs, by namespace.
 	Policies []triedPolicy `json:"policies"`
 	// Refused, RefusedPods, Changed and ChangedPods are numbers of objects: those that would be refused,

@@ -72,6 +72,7 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 	}
 	for _, n := range read {
 		report.Read += n
+		report.Kinds += one(n > 0)
 	}
 	report.finish(nil)
 	return nil

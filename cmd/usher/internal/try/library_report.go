@@ -151,8 +151,12 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	if r.ChangedPods > 0 {
 		changedPods = fmt.Sprintf(", the pods of %d changed", r.ChangedPods)
 	}
+	read := cli.Count(r.Read, "object", "objects")
+	if r.Kinds > 0 {
+		read += " of " + cli.Count(r.Kinds, "kind", "kinds")
+	}
 	fmt.Fprintf(&b, "%s tried on %s: %d would be refused,%s %d changed%s\n",
-		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, pods, r.Changed, changedPods)
+		cli.Count(r.Tried, "policy", "policies"), read, r.Refused, pods, r.Changed, changedPods)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
