@@ -144,6 +144,10 @@ func (x *exemptions) dangling(e *rule.Exemption, ref *rule.ExemptPolicy, policie
 		elsewhere := e.Ref.Namespace != "" && c.Ref.Namespace != "" && c.Ref.Namespace != e.Ref.Namespace
 		return elsewhere || !ref.Name.Matches(c.Ref.Name)
 	})
+	if len(named) == 0 && ref.Name == "*" && len(e.Policies) > 1 {
+		// Of all kinds, some may have no policies.
+		return "", "", ".name"
+	}
 	if len(named) == 0 {
 		return fmt.Sprintf("there is no %s %s in force here: no request is exempt from it", ref.Kind, ref.Name), "correct the name, or remove the reference", ".name"
 	}

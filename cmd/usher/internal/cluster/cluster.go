@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"strings"
 
@@ -108,7 +109,40 @@ func Find(kubeconfig, context string) (*rest.Config, error) {
 		return nil, fmt.Errorf("find cluster: %w", err)
 	}
 	config.UserAgent = "usher/" + cli.BuildVersion().Version
+	if name := nameOf(found, context); name != "" {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &named{next, name} })
+	}
 	return config, nil
+}
+
+// nameOf says which cluster a kubeconfig leads to; empty if that is the one of this pod.
+func nameOf(found clientcmd.ClientConfig, context string) string {
+	raw, err := found.RawConfig()
+	if err != nil {
+		return ""
+	}
+	name := cmp.Or(context, raw.CurrentContext)
+	of := raw.Contexts[name]
+	if of == nil {
+		return ""
+	}
+	return fmt.Sprintf("context %s of %s", name, of.LocationOfOrigin)
+}
+
+// A named sends requests to a cluster, and says which one it is if that does not answer: users have several.
+type named struct {
+	http.RoundTripper
+
+	name string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (n *named) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := n.RoundTripper.RoundTrip(r)
+	if err != nil && r.Context().Err() == nil {
+		err = fmt.Errorf("%w (%s)", err, n.name)
+	}
+	return response, err
 }
 
 // configOf returns a context of a kubeconfig, of which nothing is read yet.

@@ -117,6 +117,9 @@ func (s *Set) Find(ctx context.Context) ([]*Replica, error) {
 	}
 	pods, err := s.kube.CoreV1().Pods(s.flags.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
+		if !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("find replicas: %w", err)
+		}
 		return nil, fmt.Errorf("find replicas: %w; with --server URL no right to list pods is needed", err)
 	}
 	unserved := 0

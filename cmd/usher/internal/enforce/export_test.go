@@ -1,0 +1,4 @@
+package enforce
+
+// Withdraw is withdraw, for tests.
+var Withdraw = withdraw
