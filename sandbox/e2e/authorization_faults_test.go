@@ -46,14 +46,15 @@ func TestAuthorizationWithoutUsher(t *testing.T) {
 	t.Logf("denials are back %v after usher answers again", took)
 }
 
-// goesOn expects that RBAC's answers come, and soon: each webhook is waited for three seconds.
+// goesOn expects that RBAC's answers come: each webhook is waited for three seconds, and a slow machine takes
+// longer.
 func (a *authorized) goesOn(t *testing.T, when string) {
 	t.Helper()
 	for i := range 5 {
 		// A name that was not asked for before is not remembered.
 		began := time.Now()
 		err := a.getSecret(testContext(t), a.as(t, fmt.Sprintf("jane-%d-%d", i, began.UnixNano()), "devs"), "other")
-		if took := time.Since(began); err != nil || took > 15*time.Second {
+		if took := time.Since(began); err != nil || took > deadline/2 {
 			t.Errorf("%s: what RBAC allows: %v after %v", when, err, took)
 		}
 	}

@@ -107,6 +107,13 @@ func (r *rig) awaitCondition(t *testing.T, object *unstructured.Unstructured, co
 		t.Fatal(err)
 	}
 	var current *unstructured.Unstructured
+	waited := false
+	defer func() {
+		if !waited && r.process != nil {
+			page, err := readyz(r.process)
+			t.Logf("/readyz?verbose of usher, %v:\n%s", err, page)
+		}
+	}()
 	what := fmt.Sprintf("%s %s: %s=%s", object.GetKind(), object.GetName(), condition, status)
 	eventually(t, what, func() error {
 		var err error
@@ -115,12 +122,14 @@ func (r *rig) awaitCondition(t *testing.T, object *unstructured.Unstructured, co
 		}
 		return hasCondition(current, object.GetGeneration(), condition, status)
 	})
+	waited = true
 	return current
 }
 
+// hasCondition returns an error with the status unless an object has a condition.
 func hasCondition(object *unstructured.Unstructured, generation int64, condition, status string) error {
 	if observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration"); observed < generation {
-		return fmt.Errorf("status is about generation %d, wanted is %d", observed, generation)
+		return fmt.Errorf("status is about generation %d, wanted is %d%s", observed, generation, statusIn(object))
 	}
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, entry := range conditions {
@@ -128,7 +137,16 @@ func hasCondition(object *unstructured.Unstructured, generation int64, condition
 			return nil
 		}
 	}
-	return fmt.Errorf("conditions are %v", conditions)
+	return fmt.Errorf("it is not%s", statusIn(object))
+}
+
+// statusIn is the status of an object in lines: what a test that waited without success shows.
+func statusIn(object *unstructured.Unstructured) string {
+	text, err := yaml.Marshal(object.Object["status"])
+	if object.Object["status"] == nil || err != nil {
+		return fmt.Sprintf("; generation %d has no status", object.GetGeneration())
+	}
+	return fmt.Sprintf("; the status of generation %d is\n%s", object.GetGeneration(), text)
 }
 
 // denial is what a webhook said when it refused a request.
