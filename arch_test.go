@@ -123,7 +123,7 @@ var mayImport = []struct {
 	// What authors need to know while they write. It reads texts that are no YAML yet.
 	{"internal/assist", []string{"api", "deploy/crds", "internal/assist/draft", "internal/kind", "internal/lang/cel/admission", "internal/lang/cel/typecheck", "internal/printable", "internal/rule", "source/..."}},
 	{"internal/assist/draft", nil},
-	{"internal/assist/lsp", []string{"internal/assist", "internal/rule"}},
+	{"internal/assist/lsp", []string{"internal/assist", "internal/printable", "internal/rule"}},
 	// Policies are compiled and tried in processes that can be killed.
 	{"internal/trial/isolated", []string{"api/...", "internal/rule", "internal/compile", "internal/lang/cue", "internal/lang/worker", "internal/trial"}},
 	// Which requests reach a door is what API servers are told to send.

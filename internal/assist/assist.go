@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/source"
+	"github.com/usher-dev/usher/source/dir"
 )
 
 // A Checker finds what is wrong with sets that follow one another, such as the policies of a file while it is written.
@@ -65,11 +66,11 @@ type Range struct{ From, To int }
 
 // A File is one that is being written. It is for one goroutine at a time.
 type File struct {
-	name    string
+	parser  *dir.Parser
 	checker Checker
 }
 
 // File returns a file of this name, by which it is YAML or JSON.
 func (s *Service) File(name string) *File {
-	return &File{name: name, checker: s.options.Checker()}
+	return &File{parser: dir.NewParser(name), checker: s.options.Checker()}
 }

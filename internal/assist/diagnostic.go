@@ -8,7 +8,6 @@ import (
 	"github.com/usher-dev/usher/internal/assist/draft"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
-	"github.com/usher-dev/usher/source/dir"
 )
 
 // A Diagnostic is a problem in the text.
@@ -23,7 +22,7 @@ type Diagnostic struct {
 
 // Check returns what is wrong with a text, as the command check reports it. The error is that of ctx.
 func (f *File) Check(ctx context.Context, text string) ([]Diagnostic, error) {
-	problems, err := f.checker.Check(ctx, dir.Parse(f.name, []byte(text)))
+	problems, err := f.checker.Check(ctx, f.parser.Parse([]byte(text)))
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (s *Session) policy(ctx context.Context, policy api.Policy) (*checked, erro
 
 // same reports whether two policies differ only in where they are.
 func same(a, b api.Policy) bool {
-	return slices.Equal(a.Unknown, b.Unknown) && slices.Equal(a.Duplicate, b.Duplicate) && reflect.DeepEqual(a.Object, b.Object)
+	return slices.Equal(a.Unknown, b.Unknown) && slices.Equal(a.Duplicate, b.Duplicate) && (a.Object == b.Object || reflect.DeepEqual(a.Object, b.Object))
 }
 
 // moved returns what was found, with the places where the same policy is now.

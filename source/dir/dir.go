@@ -46,10 +46,13 @@ func Load(paths ...string) (source.Set, error) {
 
 // Parse returns the policies in the content of a file of this name. Unless the name ends in
 // .json the content is YAML, or JSON too.
-func Parse(file string, content []byte) source.Set {
+func Parse(file string, content []byte) source.Set { return setOf(parse(file, content)) }
+
+// setOf returns the set of a file.
+func setOf(all []found) source.Set {
 	var set source.Set
 	first := map[identity]api.Position{}
-	for _, f := range parse(file, content) {
+	for _, f := range all {
 		add(&set, unique(f, first))
 	}
 	return set

@@ -27,7 +27,10 @@ import (
 )
 
 // parse returns the documents of a file, without those of other API groups.
-func parse(path string, content []byte) []found {
+func parse(path string, content []byte) []found { return parseWith(path, content, parseYAML) }
+
+// parseWith is parse with what reads documents of YAML, several at a time.
+func parseWith(path string, content []byte, read func(document) []found) []found {
 	if filepath.Ext(path) == ".json" {
 		return parseJSON(path, content)
 	}
@@ -38,7 +41,7 @@ func parse(path string, content []byte) []found {
 	// One after the other takes seconds for as many as there may be.
 	parts := make([][]found, len(documents))
 	parallel(len(documents), func(i int) {
-		parts[i] = parseYAML(document{Document: documents[i], file: path})
+		parts[i] = read(document{Document: documents[i], file: path})
 	})
 	return slices.Concat(parts...)
 }

@@ -101,6 +101,15 @@ func escapeOf(w io.Writer) string {
 	return escape
 }
 
+// Pipe returns what w prints to, for messages of a protocol: a program reads them, and no terminal shows them. They
+// must not have characters of others that are not printed.
+func Pipe(w io.Writer) io.Writer {
+	if s, ok := w.(*Screen); ok {
+		return s.out
+	}
+	return w
+}
+
 // fileOf returns the file that w prints to; nil if it is none.
 func fileOf(w io.Writer) *os.File {
 	if s, ok := w.(*Screen); ok {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -25,6 +27,7 @@ func (codec) WriteObject(w io.Writer, object any) error {
 	if err != nil {
 		return err
 	}
+	text = printable.JSON(text)
 	if _, err := fmt.Fprintf(w, "Content-Length: %d\r\n\r\n", len(text)); err != nil {
 		return err
 	}

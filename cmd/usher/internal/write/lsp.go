@@ -58,14 +58,14 @@ func (f *lspFlags) run(cmd *cobra.Command, s cli.Streams) error {
 		return err
 	}
 	// Whatever a file says, it is tried where it can be stopped.
-	workers := worker.Shared()
+	workers := worker.New(worker.Options{Workers: 1})
+	defer workers.Close()
 	workers.Hold()
-	defer workers.Release()
 	compiler.Options.Checker, compiler.Options.Depth = isolated.New(workers, isolated.Options{}), compile.Trying
 	service := assist.New(assist.Options{
 		Checker: func() assist.Checker { return check.NewSession(compiler, try) },
 		Kinds:   func() *kind.Set { return kind.Recorded().With(defined) },
 		Types:   slices.Collect(maps.Values(scheme.Scheme.AllKnownTypes())),
 	})
-	return lsp.Serve(cmd.Context(), s.In, s.Out, service, cli.BuildVersion().Version)
+	return lsp.Serve(cmd.Context(), s.In, cli.Pipe(s.Out), service, cli.BuildVersion().Version)
 }
