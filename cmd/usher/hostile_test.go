@@ -77,12 +77,13 @@ func TestHostileTexts(t *testing.T) {
 		"usher library try":     {{"best-practices", "rbac-hygiene", "-f", objects}, {hostile, "-f", objects}, {"best-practices", "-f", files["syntax.yaml"]}},
 		"usher import":          {{hostile}},
 		"usher import gatekeeper": {
-			{files["gatekeeper.yaml"]}, {"--report", "text", files["gatekeeper.yaml"]}, {"--report", "json", files["gatekeeper.yaml"]}, {hostile}, {objects}, {files["syntax.yaml"]},
+			{files["gatekeeper.yaml"]}, {"--report", "text", files["gatekeeper.yaml"]}, {"--report", "json", files["gatekeeper.yaml"]}, {"--report", "markdown", "--partial", files["gatekeeper.yaml"]}, {hostile}, {objects}, {files["syntax.yaml"]},
 			{files["gatekeeper.yaml"], "--prove", files["gatekeeper.yaml"]}, {files["gatekeeper.yaml"], "--prove", objects}, {files["gatekeeper.yaml"], "--out", filepath.Join(filepath.Dir(objects), "imported")},
 		},
 		"usher import kyverno": {
 			{files["kyverno.yaml"]}, {"--report", "text", files["kyverno.yaml"]}, {"--report", "json", files["kyverno.yaml"]}, {hostile}, {objects}, {files["syntax.yaml"]},
-			{files["kyverno.yaml"], "--out", filepath.Join(filepath.Dir(objects), "from-kyverno")},
+			{files["kyverno.yaml"], "--out", filepath.Join(filepath.Dir(objects), "from-kyverno")}, {"--report", "markdown", "--partial", files["kyverno.yaml"]},
+			{files["kyverno.yaml"], "--prove", files["kyverno.yaml"]}, {files["kyverno.yaml"], "--prove", objects, "--report", "markdown"},
 		},
 		"usher import kubernetes": {{files["vap.yaml"]}, {files["broken-vap.yaml"]}, {files["syntax.yaml"]}, {hostile}},
 		"usher lsp":               {{"-f", hostile}, {"-f", broken}, {}},

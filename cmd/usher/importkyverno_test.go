@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
 // TestImportKyvernoProvesByHiddenTests: Kyverno's command looks for tests in folders .kyverno-test, which are found below
@@ -66,6 +68,20 @@ metadata: {name: bad, namespace: shop}
 	}
 }
 
+// TestImportProvesWithoutTests: where there are no tests, policies are compared on generated requests.
+func TestImportProvesWithoutTests(t *testing.T) {
+	t.Parallel()
+	policies := filepath.Join(t.TempDir(), "policy.yaml")
+	const policy = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {metadata: {labels: {owner: \"?*\"}}}}}]}\n"
+	if err := os.WriteFile(policies, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := execute(t, []string{"import", "kyverno", policies, "--prove", policies, "--report", "text"})
+	if status != cli.ExitOK || !strings.Contains(stdout, "1 test answers as before, 0 differ") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+}
+
 // TestImportSaysWhichTestsItCannotRead: a test whose files cannot be read is named, with the reason.
 func TestImportSaysWhichTestsItCannotRead(t *testing.T) {
 	t.Parallel()
@@ -82,5 +98,99 @@ func TestImportSaysWhichTestsItCannotRead(t *testing.T) {
 	_, stderr, _ := execute(t, []string{"import", "kyverno", filepath.Join(dir, "policy.yaml"), "--prove", dir})
 	if !strings.Contains(stderr, "tests of no policy here:\n") || !strings.Contains(stderr, "gone.yaml: no such file") {
 		t.Errorf("the file that is not there is not named:\n%s", stderr)
+	}
+}
+
+// TestImportReadsNothingElse: a test may name any file, and messages of policies may tell what is in it. Only those in
+// folders of the command line are read, and no devices.
+func TestImportReadsNothingElse(t *testing.T) {
+	t.Parallel()
+	const secret = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: shop}\ndata: {token: hush}\n"
+	const policy = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {validationFailureAction: Enforce, rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, " +
+		"validate: {message: \"a {{ request.object.data.token }}\", deny: {conditions: {all: [{key: \"{{ request.object.metadata.name }}\", operator: Equals, value: good}]}}}}]}\n"
+	const cases = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [../policy.yaml]\nresources: [RESOURCE]\nresults: [{policy: p, rule: r, kind: ConfigMap, resources: [bad], result: pass}]\n"
+	root := t.TempDir()
+	for name, text := range map[string]string{"outside.yaml": secret, "in/policy.yaml": policy, "in/tests/inside.yaml": secret, "in/tests/sub/c.yaml": secret} {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Their names are none that commands read by themselves.
+	for link, to := range map[string]string{"out.link": "../../outside.yaml", "zero.link": "/dev/zero", "sub.link": "sub", "up.link": "../.."} {
+		if err := os.Symlink(to, filepath.Join(root, "in/tests", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const elsewhere, held = "in none of the folders that the command names", "1 test answers as before"
+	for _, row := range []struct {
+		resource, says string
+		more           []string
+	}{
+		{"inside.yaml", held, nil},
+		{"sub.link/c.yaml", held, nil},
+		{"../../outside.yaml", elsewhere, nil},
+		{"out.link", elsewhere, nil},
+		{"up.link/outside.yaml", elsewhere, nil},
+		{"zero.link", elsewhere, nil},
+		{"../../../../../../../../../../etc/passwd", elsewhere, nil},
+		{"sub", "it is no regular file", nil},
+		{"gone.yaml", "no such file", nil},
+		{"../../outside.yaml", "2 tests answer as before", []string{"--prove", root}},
+	} {
+		file := filepath.Join(root, "in/tests/kyverno-test.yaml")
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(cases, "RESOURCE", row.resource)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, status := execute(t, append([]string{"import", "kyverno", filepath.Join(root, "in/policy.yaml"), "--prove", file, "--report", "text"}, row.more...))
+		if !strings.Contains(stdout, row.says) || row.more == nil && row.says != held && strings.Contains(stdout+stderr, "hush") {
+			t.Errorf("%s: status %d, expected %q:\n%s%s", row.resource, status, row.says, stdout, stderr)
+		}
+	}
+}
+
+// TestImportWritesNowhereElse: no name leads out of the folder of --out, nor does a link that is in it.
+func TestImportWritesNowhereElse(t *testing.T) {
+	t.Parallel()
+	const policy = "apiVersion: kyverno.io/v1\nkind: KIND\nmetadata: {name: NAME}\nspec: {rules: [{name: 'RULE', match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {a: b}}}}, " +
+		"{name: other, match: {any: [{resources: {kinds: [Secret]}}]}, validate: {message: m, pattern: {data: {a: b}}}}]}\n---\n"
+	of := func(kind, name, rule string) string {
+		return strings.NewReplacer("KIND", kind, "NAME", name, "RULE", rule).Replace(policy)
+	}
+	root := t.TempDir()
+	in, out := filepath.Join(root, "in.yaml"), filepath.Join(root, "a", "out")
+	text := of("ClusterPolicy", "../../x", "r") + of("ClusterPolicy", "/x", "r") + of("ClusterPolicy", `"a\\..\\b"`, "r") + of("ClusterPolicy", "cases/x", "r") +
+		of("ClusterPolicy", "good", "../../r") + of("ClusterPolicy", "link", "r") + of("Policy", "good-r, namespace: ../../../n", "r") + of("Policy", "good-r, namespace: n", "r") + of("ClusterPolicy", "\"x\\ty\"", "r") + of("ClusterPolicy", "..", "r")
+	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"import", "kyverno", in, "--out", out}
+	if _, stderr, status := execute(t, args); status != cli.ExitNegative || !strings.Contains(stderr, "3 converted, 7 left out") {
+		t.Errorf("status %d\n%s", status, stderr)
+	}
+	var found []string
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			found = append(found, strings.TrimPrefix(path, root+"/"))
+		}
+		return err
+	})
+	if got, want := strings.Join(found, " "), "a/out/good-other.yaml a/out/good-r-other.yaml a/out/good-r-r.yaml a/out/good-r.yaml a/out/link-other.yaml a/out/link-r.yaml in.yaml"; err != nil || got != want {
+		t.Errorf("files %s, want %s; %v", got, want, err)
+	}
+	if err := os.Remove(filepath.Join(out, "link-r.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../../in.yaml", filepath.Join(out, "link-r.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := execute(t, append(args, "--force")); status != cli.ExitUnusable {
+		t.Errorf("a link out of the folder: status %d\n%s", status, stderr)
+	}
+	if content, err := os.ReadFile(in); err != nil || string(content) != text {
+		t.Errorf("a file outside is overwritten: %v\n%s", err, content)
 	}
 }

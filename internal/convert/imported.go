@@ -107,6 +107,9 @@ func (i *Import) Finish(ctx context.Context, limits rule.Limits) {
 		if wrong := validation.NameIsDNSSubdomain(o.GetName(), false); len(wrong) > 0 {
 			i.Leave(i.Of, "metadata.name", wrong[0], "rename it")
 		}
+		if wrong := validation.ValidateNamespaceName(o.GetNamespace(), false); o.GetNamespace() != "" && len(wrong) > 0 {
+			i.Leave(i.Of, "metadata.namespace", wrong[0], "write the name of a namespace")
+		}
 		compiled := compile.Options{Limits: limits}.Policy(ctx, api.Policy{Object: o})
 		for _, p := range rule.Errors(compiled.Problems) {
 			i.Leave(i.Of, "", fmt.Sprintf("%s: %s", p.Field, p.What), p.Do)

@@ -104,7 +104,8 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	found, others, err := f.read(cmd, s, slices.Concat(f.paths, args))
+	paths := slices.Concat(f.paths, args)
+	found, others, err := f.read(cmd, s, paths)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return err
 	}
 	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]proof.Row, error) {
-		rows, err := f.proofs(ctx, cmd, s, o)
+		rows, err := f.proofs(ctx, cmd, s, paths, o)
 		return append(rows, f.untested(ctx, imports, rows, found, o)...), err
 	})
 	if err != nil {
@@ -287,12 +288,17 @@ func importedFiles(imports []convert.Import, own [][]*proof.Row) ([]files.File, 
 	return all, nil
 }
 
+// mostAlike is how many policies of one kind and name are told apart. All but one are left out anyway.
+const mostAlike = 10
+
 // testsOf returns the tests of each policy. Those of another policy that has the same name are of none.
 func testsOf(imports []convert.Import, rows []proof.Row) [][]*proof.Row {
 	named := map[usher.PolicyRef][]int{}
 	for i := range imports {
 		ref := imports[i].Of.Ref()
-		named[ref] = append(named[ref], i)
+		if len(named[ref]) < mostAlike {
+			named[ref] = append(named[ref], i)
+		}
 	}
 	own := make([][]*proof.Row, len(imports))
 	for n := range rows {

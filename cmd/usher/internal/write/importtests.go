@@ -19,7 +19,7 @@ import (
 )
 
 // proofs runs the tests of the other engine.
-func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, o convert.Options) ([]proof.Row, error) {
+func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, named []string, o convert.Options) ([]proof.Row, error) {
 	if len(f.tests) == 0 {
 		return nil, nil
 	}
@@ -32,7 +32,7 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 		return nil, err
 	}
 	var rows []proof.Row
-	read := together{known: map[string]*readOnce{}}
+	read := together{known: map[string]*readOnce{}, folders: foldersOf(append(named, f.tests...))}
 	found, _ := foreign(inputs, f.isTest)
 	for i := range found {
 		rows = append(rows, f.prove(ctx, &found[i], read.file, o)...)
@@ -40,7 +40,7 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 			return nil, context.Cause(ctx)
 		}
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 && f.generated == nil {
 		return nil, fmt.Errorf("no tests in %s: expected objects of the kind %s", strings.Join(f.tests, ", "), f.test)
 	}
 	return rows, nil
@@ -93,10 +93,45 @@ func (f *importFlags) untested(ctx context.Context, imports []convert.Import, ro
 // mostTogether is how much the files that tests name may have together, in bytes.
 const mostTogether = 64 << 20
 
-// A together reads the files that tests name, each once.
+// A together reads the files that tests name, each once. A test may name any path, and what a policy says
+// about an object is printed: files that are in none of the folders of the command line are not read.
 type together struct {
-	known map[string]*readOnce
-	bytes int64
+	known   map[string]*readOnce
+	folders []string
+	bytes   int64
+}
+
+// foldersOf returns the folders that paths are, or that files are in, without links.
+func foldersOf(paths []string) []string {
+	var all []string
+	for _, path := range paths {
+		real, err := realOf(path)
+		if err != nil {
+			continue
+		}
+		if info, err := os.Stat(real); err == nil && !info.IsDir() {
+			real = filepath.Dir(real)
+		}
+		all = append(all, real)
+	}
+	return all
+}
+
+// realOf returns an absolute path without links.
+func realOf(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(absolute)
+}
+
+// within reports whether a path is in one of the folders.
+func (t *together) within(path string) bool {
+	return slices.ContainsFunc(t.folders, func(folder string) bool {
+		below, err := filepath.Rel(folder, path)
+		return err == nil && filepath.IsLocal(below)
+	})
 }
 
 type readOnce struct {
@@ -117,9 +152,19 @@ func (t *together) file(name string) ([]map[string]any, []*admissionv1.Admission
 }
 
 func (t *together) read(name string, into *readOnce) error {
-	info, err := os.Stat(name)
+	real, err := realOf(name)
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
+	}
+	if !t.within(real) {
+		return fmt.Errorf("read %s: it is in none of the folders that the command names: name its folder with --prove, too", name)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("read %s: it is no regular file", name)
 	}
 	if t.bytes += info.Size(); t.bytes > mostTogether {
 		return fmt.Errorf("read %s: the files that tests name have more than %d MiB together", name, mostTogether>>20)
