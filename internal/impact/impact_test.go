@@ -191,6 +191,18 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 }
 
+// TestRowsAreShort: a log with names of megabytes costs no more than the beginnings of them.
+func TestRowsAreShort(t *testing.T) {
+	t.Parallel()
+	tally, long := impact.NewTally(impact.By{User: true, Namespace: true, Resource: true}), strings.Repeat("é", 1<<20)
+	r := &usher.Request{User: usher.User{Name: long}, Namespace: long, Name: long, Resource: schema.GroupVersionResource{Resource: long}}
+	tally.Add(1, &impact.Subject{Request: r}, true, []impact.Difference{{Difference: diff.Difference{Kind: diff.Warned, Message: long}, Request: r}})
+	text, err := json.Marshal(tally.Summary())
+	if err != nil || len(text) > 10_000 || strings.Contains(string(text), "�") {
+		t.Errorf("%v: the summary has %d bytes", err, len(text))
+	}
+}
+
 // TestNobodyWaits: a comparison ends with its context.
 func TestNobodyWaits(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package impact
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 
 	usher "github.com/usher-dev/usher"
@@ -93,19 +94,19 @@ func (t *Tally) Add(number int, s *Subject, concerned bool, differences []Differ
 
 func (t *Tally) row(number int, s *Subject, d *Difference) {
 	r := d.Request
-	example := Example{From: s.From, Operation: operationOf(r), Name: r.Name, User: r.User.Name, Message: d.Message}
+	example := Example{From: s.From, Operation: usher.Operation(short(string(operationOf(r)))), Name: short(r.Name), User: short(r.User.Name), Message: short(d.Message)}
 	at := place{kind: d.Kind, policy: d.Policy}
 	if t.by.Namespace {
-		at.namespace = r.Namespace
+		at.namespace = short(r.Namespace)
 	}
 	if t.by.Resource {
-		at.resource = Resource(r)
+		at.resource = short(Resource(r))
 	}
 	if t.by.User {
-		at.user = r.User.Name
+		at.user = short(r.User.Name)
 	}
 	if t.by.Owner {
-		at.owner = ownerOf(r)
+		at.owner = short(ownerOf(r))
 	}
 	row := t.rows[at]
 	if row == nil {
@@ -122,6 +123,15 @@ func (t *Tally) row(number int, s *Subject, d *Difference) {
 	if number < row.first {
 		row.first, row.Example = number, example
 	}
+}
+
+// short returns a text that is no longer than rows keep: a log may have names of megabytes.
+func short(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // operationOf returns the operation of a request, and the verb of one to authorize.

@@ -128,24 +128,22 @@ func (l *Log) line(from *bufio.Reader) ([]byte, error) {
 
 // events calls use for the requests in a line, and returns how many events are in it.
 func (l *Log) events(line []byte, at string, use func(Entry) error) (int, error) {
-	events, ok := decode(line)
-	if !ok {
-		l.skipped[NotAnEvent]++
-		return 0, nil
-	}
-	for i := range events {
-		entry, why := l.entry(&events[i], at)
+	found := 0
+	ok, err := decode(line, func(e *event) error {
+		found++
+		entry, why := l.entry(e, at)
 		if why != "" {
 			l.skipped[why]++
 		}
 		if entry == (Entry{}) {
-			continue
+			return nil
 		}
-		if err := use(entry); err != nil {
-			return 0, err
-		}
+		return use(entry)
+	})
+	if !ok {
+		l.skipped[NotAnEvent]++
 	}
-	return len(events), nil
+	return found, err
 }
 
 // A memory has the objects that came out of requests, the last ones.

@@ -219,6 +219,11 @@ func TestHostileLogs(t *testing.T) {
 		{"a packed log that is torn", packed.String()[:packed.Len()/2], 0, "read audit.log"},
 		{"objects that are no objects", event("create", pods, 201, `,"requestObject":[1],"responseObject":"x"`), 1, ""},
 		{"a path that is none", event("create", "::", 201, ""), 0, ""},
+		{"a list of millions", `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{}` + strings.Repeat(",{}", 1_000_000) + "]}\n" + event("create", pods, 201, ""), 1, ""},
+		{"a list that is none", `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":{"a":1}}` + "\n" + event("create", pods, 201, ""), 1, ""},
+		{"a list with something else in it", `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[` + event("create", pods, 201, "") + `,7,{}]}`, 1, ""},
+		{"an object that is nested deeply", event("create", pods, 201, `,"responseObject":`+strings.Repeat(`{"a":`, 1_000_000)+"1"+strings.Repeat("}", 1_000_000)) + "\n" + event("create", pods, 201, ""), 1, ""},
+		{"a response that lies", event("create", pods, 201, `,"responseObject":{"apiVersion":"v1","kind":"Pod","metadata":7}`) + "\n" + event("patch", pods+"/a", 200, `,"responseObject":{"apiVersion":[],"kind":"Pod"}`), 2, ""},
 		{"control characters", event("create", pods, 201, `,"responseObject":`+strings.Replace(pod("a", "1"), `"name":"a"`, `"name":"\u001b[31m"`, 1)), 1, ""},
 	} {
 		writes := 0

@@ -42,7 +42,7 @@ type event struct {
 	ResponseObject  json.RawMessage   `json:"responseObject"`
 	Annotations     map[string]string `json:"annotations"`
 	ObjectReference *reference        `json:"objectRef"`
-	Items           []json.RawMessage `json:"items"`
+	Items           json.RawMessage   `json:"items"`
 }
 
 type user struct {
@@ -71,24 +71,33 @@ type head struct {
 
 const group = "audit.k8s.io/"
 
-// decode returns the events of a line: one, or those of a list.
-func decode(line []byte) ([]event, bool) {
+// decode calls use for the events of a line, one or those of a list, one after the other: a list may be long. It
+// reports whether the line has events.
+func decode(line []byte, use func(*event) error) (bool, error) {
 	var one event
 	if json.Unmarshal(line, &one) != nil || !strings.HasPrefix(one.APIVersion, group) {
-		return nil, false
+		return false, nil
 	}
 	if one.Kind != "EventList" {
-		return []event{one}, one.Kind == "Event"
-	}
-	events := make([]event, 0, len(one.Items))
-	for _, item := range one.Items {
-		var e event
-		if json.Unmarshal(item, &e) != nil {
-			return nil, false
+		if one.Kind != "Event" {
+			return false, nil
 		}
-		events = append(events, e)
+		return true, use(&one)
 	}
-	return events, true
+	list := json.NewDecoder(bytes.NewReader(one.Items))
+	if start, err := list.Token(); err != nil || start != json.Delim('[') {
+		return false, nil //nolint:nilerr // A list without items is no list of events.
+	}
+	for list.More() {
+		var e event
+		if err := list.Decode(&e); err != nil {
+			return false, nil //nolint:nilerr // The rest of the line is left out, and counted.
+		}
+		if err := use(&e); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 // entry returns the request of an event, and why it is none, or none for admission.
