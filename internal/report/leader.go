@@ -251,14 +251,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 // who writes theirs again and again.
 func fair(all []write, most int) (some []write, more bool) {
 	slices.SortStableFunc(all, func(a, b write) int { return b.changed.Compare(a.changed) })
-	turns := map[string]int{}
-	for i := range all {
-		namespace := all[i].policy.Policy.Namespace
-		all[i].turn = turns[namespace]
-		turns[namespace]++
-	}
-	slices.SortStableFunc(all, func(a, b write) int { return cmp.Compare(a.turn, b.turn) })
-	some = slices.DeleteFunc(slices.Clone(all), func(w write) bool { return w.policy.Policy.Namespace != "" && w.turn >= namespaceBatch })
+	some = inTurns(all, namespaceBatch, func(w *write) string { return w.policy.Policy.Namespace })
 	some = some[:min(len(some), most)]
 	return some, len(some) < len(all)
 }
@@ -296,8 +289,6 @@ type write struct {
 	policy  *rule.State
 	status  status
 	changed time.Time
-	// turn is how many writes of its namespace come before.
-	turn int
 	// told is the condition to announce: that the policy is suspended or no longer is, or that an
 	// exemption expires.
 	told *metav1.Condition

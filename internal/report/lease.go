@@ -26,7 +26,7 @@ func (r *Reporter) statement() replicas.Statement {
 	v := r.view()
 	enforced, failing := v.digests().String(), ""
 	if r.options.Failing != nil {
-		failing = publishedFailures(r.options.Failing())
+		failing = publishedFailures(v.mostPublished(r.options.Failing()))
 	}
 	return replicas.Statement{
 		Annotations: map[string]string{

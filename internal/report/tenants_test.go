@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,20 +39,27 @@ func state(namespace, name, uid string, generation int64) rule.State {
 	}
 }
 
-// enforced reports whether the status of a policy of a namespace says that it is enforced.
-func (c *cluster) enforced(namespace, name string) bool {
+// conditions are those of a policy of a namespace.
+func (c *cluster) conditions(namespace, name string) []map[string]any {
 	c.t.Helper()
 	object, err := c.policies.Tracker().Get(namespaced, namespace, name)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	conditions, _, _ := unstructured.NestedSlice(object.(*unstructured.Unstructured).Object, "status", "conditions")
-	for _, condition := range conditions {
-		if of := condition.(map[string]any); of["type"] == "Enforced" {
-			return of["status"] == "True"
-		}
+	all, _, _ := unstructured.NestedSlice(object.(*unstructured.Unstructured).Object, "status", "conditions")
+	var conditions []map[string]any
+	for _, condition := range all {
+		conditions = append(conditions, condition.(map[string]any))
 	}
-	return false
+	return conditions
+}
+
+// enforced reports whether the status of a policy of a namespace says that it is enforced.
+func (c *cluster) enforced(namespace, name string) bool {
+	c.t.Helper()
+	return slices.ContainsFunc(c.conditions(namespace, name), func(condition map[string]any) bool {
+		return condition["type"] == "Enforced" && condition["status"] == "True"
+	})
 }
 
 // TestPoliciesThatAreCreatedAgainHoldUpNobody: a tenant deletes and creates policies under the same names, so
@@ -194,6 +202,41 @@ func TestEventsOfANamespaceAreBounded(t *testing.T) {
 		}
 		if told != 1 || theirs == 0 || theirs > 8 {
 			t.Errorf("%d Events about the honest policy, %d about the others", told, theirs)
+		}
+	})
+}
+
+// TestFailuresOfANamespaceLeaveOthersTheirs: a tenant has more policies that fail than a replica tells others of, and
+// for longer than an honest one. The replica that leads hears of both.
+func TestFailuresOfANamespaceLeaveOthersTheirs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		one := c.replica("one")
+		honest := c.written("team-b", "honest", "h", 1)
+		s := report.Snapshot{Policies: []rule.State{honest}}
+		var failures []rule.Failure
+		fails := func(uid types.UID) {
+			failures = append(failures, rule.Failure{UID: uid, Generation: 1, Rule: "spec", Error: "no such field", Example: "CREATE Pod shop/cart", Count: 1, Since: time.Now(), Last: time.Now()})
+		}
+		for i := range 100 {
+			p := c.written("team-a", fmt.Sprintf("m%d", i), fmt.Sprintf("m%d", i), 1)
+			s.Policies = append(s.Policies, p)
+			fails(p.UID)
+		}
+		one.Observe(s)
+		time.Sleep(5 * time.Second)
+		two := c.replica("two")
+		two.Observe(s)
+		fails(honest.UID)
+		c.fail(two, "two", failures...)
+		time.Sleep(time.Minute)
+		found := false
+		for _, condition := range c.conditions("team-b", "honest") {
+			found = found || condition["type"] == "Working" && condition["status"] == "False"
+		}
+		if !found {
+			t.Errorf("conditions are %v", c.conditions("team-b", "honest"))
 		}
 	})
 }

@@ -18,7 +18,7 @@ const (
 	// list.
 	ExemptedAnnotation = "usher.dev/exempted"
 
-	// A replica publishes at most mostUses exemptions, those that were used last.
+	// A replica publishes at most mostUses exemptions, those that were used last; namespaces take turns.
 	mostUses = 200
 	// The uses of an exemption are written with its other changes, and at most once in usesEvery.
 	usesEvery = 5 * time.Minute
@@ -59,7 +59,14 @@ func publishedUses(states []rule.ExemptionState) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text, err := json.Marshal(all[:min(len(all), mostUses)])
+	if len(all) > mostUses {
+		namespaces := make(map[types.UID]string, len(states))
+		for i := range states {
+			namespaces[states[i].UID] = states[i].Ref.Namespace
+		}
+		all = inTurns(all, mostUses, func(u *use) string { return namespaces[u.UID] })[:mostUses]
+	}
+	text, err := json.Marshal(all)
 	if err != nil {
 		return ""
 	}

@@ -19,7 +19,7 @@ const (
 	// FailingAnnotation holds which policies fail at a replica, as a JSON list of [rule.Failure].
 	FailingAnnotation = "usher.dev/failing"
 
-	// A replica publishes at most mostFailures, those that have failed for the longest.
+	// A replica publishes at most mostFailures, those that have failed for the longest; namespaces take turns.
 	mostFailures = 50
 	// For one version, the condition Working of a policy is written at most once in workingGap.
 	// While only the number of failures changes, it is written when the number has doubled, and
