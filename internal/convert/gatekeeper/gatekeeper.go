@@ -133,7 +133,11 @@ func (c *conversion) template(ctx context.Context, f *convert.Foreign) convert.I
 		return i
 	}
 	if len(own) == 0 {
-		i.Leave(f, "", "no constraint of it is among the files: without one it is not in force", "name the files with its constraints, too")
+		what, do := "no constraint of it is among the files: without one it is not in force", "name the files with its constraints, too"
+		if slices.ContainsFunc(c.all, func(o convert.Import) bool { return o.Of.Ref().Kind == t.kind }) {
+			what, do = "its constraints are left out", "see there"
+		}
+		i.Leave(f, "", what, do)
 		return i
 	}
 	var selected []*selection
