@@ -96,7 +96,23 @@ func (c *Compilation) Constraints(m *admissionv1.MatchResources) Match {
 	if len(m.ResourceRules) == 0 {
 		c.Fail("spec.matchConstraints.resourceRules", "missing: the policy is for no request", "add a rule with apiGroups, apiVersions, operations and resources")
 	}
+	c.nameless(m.ResourceRules)
 	return c.Match("spec.matchConstraints", m)
+}
+
+// nameless warns of rules for deletions of objects with certain names: API servers send those of a collection
+// without the name.
+func (c *Compilation) nameless(rules []admissionv1.NamedRuleWithOperations) {
+	for i := range rules {
+		if len(rules[i].ResourceNames) == 0 || !slices.Contains(rules[i].Operations, admissionv1.Delete) {
+			continue
+		}
+		c.Problems = append(c.Problems, rule.Problem{
+			Severity: rule.Warning, Field: fmt.Sprintf("spec.matchConstraints.resourceRules[%d].resourceNames", i),
+			What: "requests to delete a collection (deletecollection) name no object: the rule is not for what they delete",
+			Do:   "remove resourceNames, and compare oldObject.metadata.name in matchConditions",
+		})
+	}
 }
 
 // Match compiles a MatchResources.
