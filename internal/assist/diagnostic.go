@@ -17,7 +17,8 @@ type Diagnostic struct {
 	Severity rule.Severity
 	// Message says what is wrong, and what to do.
 	Message string
-	Problem rule.Problem
+	// Fix corrects it; nil if nothing is known that does.
+	Fix *Fix
 }
 
 // Check returns what is wrong with a text, as the command check reports it. The error is that of ctx.
@@ -39,7 +40,12 @@ func (f *File) Check(ctx context.Context, text string) ([]Diagnostic, error) {
 		if p.Field != "" {
 			message = p.Field + ": " + message
 		}
-		all[i] = Diagnostic{Range: rangeOf(tree, &problems[i]), Severity: p.Severity, Message: printable.Line(message), Problem: p}
+		place := rangeOf(tree, &problems[i])
+		fix := fixOf(tree, &problems[i], place)
+		if fix != nil {
+			place = fix.Range
+		}
+		all[i] = Diagnostic{Range: place, Severity: p.Severity, Message: printable.Line(message), Fix: fix}
 	}
 	return all, nil
 }

@@ -19,8 +19,12 @@ type token struct {
 	word, literal bool
 }
 
-// mostTokens limits the tokens of an expression that are read.
-const mostTokens = 20_000
+const (
+	// longest limits the expressions that are read, and mostTokens their tokens.
+	longest, mostTokens = 1 << 16, 20_000
+	// mostFrames limits the macros around a place, and mostOpen the brackets: beyond, nothing is known of names.
+	mostFrames, mostOpen = 8, 64
+)
 
 // tokens returns the tokens of an expression. A text that is not closed ends it.
 func tokensOf(text string) *expression {
@@ -160,10 +164,16 @@ func (e *expression) frames() []frame {
 		}
 	}
 	var all []frame
+	if len(open) > mostOpen {
+		return nil
+	}
 	for _, at := range open {
 		if f, ok := e.frame(at); ok {
 			all = append(all, f)
 		}
+	}
+	if len(all) > mostFrames {
+		return nil
 	}
 	return all
 }
@@ -244,8 +254,12 @@ type cursor struct {
 // at returns the place of an offset of an expression.
 func at(text string, offset int) cursor {
 	offset = max(0, min(offset, len(text)))
-	whole := tokensOf(text)
 	c := cursor{from: offset, to: offset}
+	if len(text) > longest {
+		c.inText = true
+		return c
+	}
+	whole := tokensOf(text)
 	for _, t := range whole.tokens {
 		switch {
 		case t.literal && t.from < offset && (offset < t.to || t.to == len(text) && literalEnd(text[:t.to]+"\n", t.from) > t.to):

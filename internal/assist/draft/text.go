@@ -292,6 +292,12 @@ func (t *Tree) Line(line int) (from, to int) {
 	return from, from + len(strings.TrimSuffix(t.Text[from:lineEnd(t.Text, from)], "\r"))
 }
 
+// EndOfLine returns where the line of an offset ends.
+func (t *Tree) EndOfLine(offset int) int {
+	_, to := t.Line(t.LineOf(offset))
+	return to
+}
+
 // LineOf returns the line of an offset, counted from 0.
 func (t *Tree) LineOf(offset int) int {
 	return max(0, sort.SearchInts(t.starts, offset+1)-1)

@@ -14,6 +14,8 @@ type question struct {
 	raw     json.RawMessage
 	content *content
 	service *assist.Service
+	// found is what is wrong with the text, as far as it has been checked.
+	found []assist.Diagnostic
 }
 
 // answers are what answers the requests about a file, by their method. Their result is null if there is none.
@@ -21,6 +23,8 @@ func answers() map[string]func(context.Context, *question) any {
 	return map[string]func(context.Context, *question) any{
 		"textDocument/hover":      hovered,
 		"textDocument/completion": completed,
+		"textDocument/definition": defined,
+		"textDocument/codeAction": corrected,
 	}
 }
 
@@ -71,4 +75,33 @@ func completed(ctx context.Context, q *question) any {
 		list.Items = append(list.Items, item)
 	}
 	return list
+}
+
+func defined(_ context.Context, q *question) any {
+	at, ok := q.service.Definition(q.content.text, q.offset())
+	if !ok {
+		return nil
+	}
+	return location{q.params.TextDocument, q.content.span(at)}
+}
+
+func corrected(_ context.Context, q *question) any {
+	all := []codeAction{}
+	var p codeActionParams
+	if json.Unmarshal(q.raw, &p) != nil {
+		return all
+	}
+	from, to := q.content.offset(p.Range.Start), q.content.offset(p.Range.End)
+	for i := range q.found {
+		d := &q.found[i]
+		fix := d.Fix
+		if fix == nil || d.From > to || d.To < from {
+			continue
+		}
+		all = append(all, codeAction{
+			Title: fix.Title, Kind: "quickfix", IsPreferred: true, Diagnostics: []diagnostic{diagnosticOf(q.content, d)},
+			Edit: workspaceEdit{map[string][]edit{q.params.TextDocument.URI: {{q.content.span(fix.Range), fix.Insert}}}},
+		})
+	}
+	return all
 }

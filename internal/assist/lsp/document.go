@@ -22,6 +22,9 @@ type document struct {
 	mu      sync.Mutex
 	content *content
 	version int
+	// found is what is wrong with the text of a version.
+	found        []assist.Diagnostic
+	foundVersion int
 	// stop ends checking a text that is not the newest.
 	stop context.CancelFunc
 	// changed has an element if there is a text that has not been checked.
@@ -81,16 +84,20 @@ func (s *server) closeAll() {
 	}
 }
 
-// content returns the text of a file; nil if it is not open.
-func (s *server) content(uri string) *content {
+// content returns the text of a file, and what is known to be wrong with it; nil if it is not open.
+func (s *server) content(uri string) (*content, []assist.Diagnostic) {
 	s.mu.Lock()
 	d := s.documents[uri]
 	s.mu.Unlock()
 	if d == nil {
-		return nil
+		return nil, nil
 	}
-	content, _ := d.newest()
-	return content
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.foundVersion != d.version {
+		return d.content, nil
+	}
+	return d.content, d.found
 }
 
 // set replaces the text.
@@ -99,19 +106,13 @@ func (d *document) set(version int, text string) {
 		text = ""
 	}
 	d.mu.Lock()
-	d.content, d.version = newContent(text), version
+	d.content, d.version, d.found = newContent(text), version, nil
 	d.stop()
 	d.mu.Unlock()
 	select {
 	case d.changed <- struct{}{}:
 	default:
 	}
-}
-
-func (d *document) newest() (*content, int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.content, d.version
 }
 
 // run checks the text whenever it has changed.
@@ -152,7 +153,11 @@ func (d *document) check(ctx context.Context, s *server, file *assist.File) {
 		}
 		p.Diagnostics = append(p.Diagnostics, diagnosticOf(content, &found[i]))
 	}
-	if _, newest := d.newest(); newest == version {
+	d.mu.Lock()
+	newest := d.version == version
+	d.found, d.foundVersion = found, version
+	d.mu.Unlock()
+	if newest {
 		s.notify("textDocument/publishDiagnostics", p)
 	}
 }

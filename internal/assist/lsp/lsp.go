@@ -245,7 +245,7 @@ func (s *server) begin(ctx context.Context, r *jsonrpc2.Request, params json.Raw
 		return
 	}
 	q := &question{params: p, raw: params, service: s.service}
-	if q.content = s.content(p.TextDocument.URI); q.content == nil {
+	if q.content, q.found = s.content(p.TextDocument.URI); q.content == nil {
 		reply(nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidParams, Message: "the file is not open"})
 		return
 	}

@@ -99,12 +99,37 @@ type cancelParams struct {
 	ID json.RawMessage `json:"id"`
 }
 
+type location struct {
+	identifier
+
+	Range span `json:"range"`
+}
+
+type codeActionParams struct {
+	Range span `json:"range"`
+}
+
+type codeAction struct {
+	Title string        `json:"title"`
+	Kind  string        `json:"kind"`
+	Edit  workspaceEdit `json:"edit"`
+	// Diagnostics are those that it corrects.
+	Diagnostics []diagnostic `json:"diagnostics"`
+	IsPreferred bool         `json:"isPreferred"`
+}
+
+type workspaceEdit struct {
+	Changes map[string][]edit `json:"changes"`
+}
+
 // capabilities are what the server can do.
 func capabilities() map[string]any {
 	return map[string]any{
 		"positionEncoding":   "utf-16",
 		"textDocumentSync":   map[string]any{"openClose": true, "change": 1},
 		"hoverProvider":      true,
+		"definitionProvider": true,
+		"codeActionProvider": map[string]any{"codeActionKinds": []string{"quickfix"}},
 		"completionProvider": map[string]any{"triggerCharacters": []string{"."}},
 	}
 }
