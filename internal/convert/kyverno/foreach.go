@@ -141,6 +141,9 @@ func (j *judge) elementContext(entries []syntax.Entry) error {
 			j.scope = j.scope.With(e.Name, v)
 			continue
 		}
+		if e.ImageRegistry != nil {
+			return asksRegistry(e)
+		}
 		if e.Variable == nil {
 			return refuse(e.Field, "data that depends on an element of a list is not read", "read all objects with data.list, and select those of the element")
 		}
@@ -151,6 +154,10 @@ func (j *judge) elementContext(entries []syntax.Entry) error {
 		j.scope = j.scope.With(e.Name, v)
 	}
 	return nil
+}
+
+func asksRegistry(e *syntax.Entry) error {
+	return refuse(e.Field+".imageRegistry", "it asks a registry", "check images where they are built")
 }
 
 // context adds the variables of a rule.
@@ -170,7 +177,7 @@ func (j *judge) context(entries []syntax.Entry) {
 		case e.APICall != nil:
 			v, err = source{judge: j, e: e}.apiCall()
 		case e.ImageRegistry != nil:
-			err = refuse(e.Field+".imageRegistry", "it asks a registry", "check images where they are built")
+			err = asksRegistry(e)
 		default:
 			err = refuse(e.Field, "it is neither a variable nor an object", "write it as data of a ClusterObjectPolicy")
 		}

@@ -49,6 +49,25 @@ func TestHostilePatterns(t *testing.T) {
 	}
 }
 
+// TestHostileExpressions: what would take long is left out, and says so.
+func TestHostileExpressions(t *testing.T) {
+	t.Parallel()
+	const policy = `{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: p}, spec: {rules: [{name: r, match: {resources: {kinds: [Gadget]}}, %s}]}}`
+	calls := strings.Repeat("a.replace_all(", 16) + "a" + strings.Repeat(", 'x', 'y')", 16)
+	for _, row := range []struct{ reason, rule, want string }{
+		{"calls in one another, of what may be missing", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.` + calls + ` }}", operator: Equals, value: x}]}}}`, "too many calls"},
+		{"many operations", `mutate: {patchesJson6902: "` + strings.Repeat(`- {op: add, path: /metadata/labels/a, value: x}\n`, 1000) + `"}`, "more than 100 operations"},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			i := converted(t, fmt.Sprintf(policy, row.rule))
+			if len(i.To) > 0 || len(i.Left) == 0 || !strings.Contains(i.Left[0].What, row.want) {
+				t.Errorf("%v; want %q", i.Left, row.want)
+			}
+		})
+	}
+}
+
 // TestLeftOut: what is not converted is named, with its place.
 func TestLeftOut(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,9 @@ type operation struct {
 
 var unquoted = regexp.MustCompile(`(:[ \t]*)(\{\{.*\}\})([ \t]*(?:\n|$))`)
 
+// mostChanges is how many operations a JSON patch may have.
+const mostChanges = 100
+
 // bare is before a value that is a variable without quotes.
 const bare = "\x03"
 
@@ -43,6 +46,9 @@ func (w *patcher) patch(text, field string, within func(string) string) error {
 	all, err := operationsOf(text, field)
 	if err != nil {
 		return err
+	}
+	if len(all) > mostChanges {
+		return refuse(field, "it has more than 100 operations", "write several rules")
 	}
 	for i := range all {
 		list, err := w.operation(&all[i], field)

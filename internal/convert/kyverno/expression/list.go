@@ -9,7 +9,7 @@ import (
 // each returns the name of the elements of a list, and a translation in which it is taken.
 func (t *translation) each(n *jmespath.Node) (string, *translation) {
 	name := t.ElementName(pathName(n))
-	return name, &translation{Scope: t.Taking(name), fails: t.fails, hard: t.hard, read: t.read, looping: true, swallows: t.swallows}
+	return name, &translation{Scope: t.Taking(name), fails: t.fails, hard: t.hard, read: t.read, steps: t.steps, looping: true, swallows: t.swallows}
 }
 
 // then applies a macro, or a call, to the list that a value is, if it is one. What has no value becomes null.

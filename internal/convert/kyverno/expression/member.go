@@ -278,7 +278,7 @@ func (o *operation) inValue(k, v Value) (Value, error) {
 	case List:
 		if item := v.Type.Item(); !item.Plain && (item.Kind == Text || item.Kind == Any) {
 			every := "'*' in "
-			if item.Kind == Any {
+			if item.Kind == Any || strings.HasSuffix(v.Text, ".sort()") {
 				every = "dyn('*') in "
 			}
 			return truth(k.in(sum)+" in "+v.in(sum)+" || "+every+v.in(sum), disjunction), nil

@@ -20,6 +20,8 @@ type translation struct {
 	hard *bool
 	// read is what variables in quotes in loops are, which is read before.
 	read *[]string
+	// steps are how many nodes have been written: some are written more than once.
+	steps *int
 	// swallows says that errors become null.
 	swallows bool
 }
@@ -27,8 +29,14 @@ type translation struct {
 // longest is how long an expression may get: operands of || are written more than once.
 const longest = 20_000
 
+// mostSteps is how many nodes of an expression are written.
+const mostSteps = 10_000
+
 // node writes a node that is evaluated on a value.
 func (t *translation) node(n *jmespath.Node, on Value) (Value, error) {
+	if *t.steps++; *t.steps > mostSteps {
+		return Value{}, refuse("write it as variables of a policy", "the expression has too many calls in one another")
+	}
 	v, err := t.write(n, on)
 	if err == nil && len(v.Text)+len(v.option)+len(v.empty)+len(v.guard) > longest {
 		return v, refuse("write it as variables of a policy", "the expression would be too long")

@@ -181,7 +181,7 @@ func (s *Scope) Expression(text string) (Value, error) {
 	}
 	fails := false
 	var read []string
-	v, err := (&translation{Scope: s, fails: &fails, hard: &fails, read: &read}).node(n, s.top())
+	v, err := (&translation{Scope: s, fails: &fails, hard: &fails, read: &read, steps: new(int)}).node(n, s.top())
 	v.fails = v.fails || fails
 	switch {
 	case err != nil:

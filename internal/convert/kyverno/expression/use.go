@@ -134,7 +134,7 @@ func (s *Scope) On(v Value, text string) (Value, error) {
 	}
 	fails := v.fails
 	var read []string
-	result, err := (&translation{Scope: s, fails: &fails, hard: &fails, read: &read}).node(n, v)
+	result, err := (&translation{Scope: s, fails: &fails, hard: &fails, read: &read, steps: new(int)}).node(n, v)
 	result.fails = fails
 	return result.after(read), err
 }
