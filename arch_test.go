@@ -131,7 +131,7 @@ var mayImport = []struct {
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
 	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
-	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/printable", "internal/trial"}},
+	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/trial"}},
 	{"internal/convert/proof", []string{"."}},
 	{"internal/convert/gatekeeper", []string{".", "api/...", "internal/convert", "internal/convert/proof", "internal/kind", "internal/policytest", "internal/rule", "internal/stall", "library"}},
 	// How Kyverno's expressions are written is known to those who convert and to those who interpret them.

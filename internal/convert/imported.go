@@ -13,7 +13,6 @@ import (
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
-	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -122,8 +121,17 @@ func (i *Import) Finish(ctx context.Context, limits rule.Limits) {
 	i.Left = slices.CompactFunc(i.Left, func(a, b rule.Problem) bool { return a == b })
 }
 
-// mostDescribed is how long descriptions of policies may be, by their schema.
+// mostDescribed is how long descriptions of policies may be in bytes, by their schema.
 const mostDescribed = 4096
+
+// cut returns a text of which two are a description.
+func cut(text string) string {
+	const most, ellipsis = mostDescribed/2 - 2, "…"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(ellipsis)], "") + ellipsis
+}
 
 // describe adds what is missing to the descriptions of policies.
 func (i *Import) describe() {
@@ -139,13 +147,13 @@ func (i *Import) describe() {
 		}
 		fmt.Fprintf(&b, "%s: %s", p.Field, p.What)
 	}
-	missing := printable.CutRunes(b.String(), mostDescribed/2)
+	missing := cut(b.String())
 	for _, o := range i.To {
 		spec := specOf(o)
 		if description := strings.TrimSpace(spec.Description); description == "" {
 			spec.Description = missing
 		} else {
-			spec.Description = printable.CutRunes(description, mostDescribed/2) + "\n\n" + missing
+			spec.Description = cut(description) + "\n\n" + missing
 		}
 	}
 }

@@ -66,3 +66,20 @@ func TestPartial(t *testing.T) {
 		})
 	}
 }
+
+// TestPartialDescriptions: descriptions are no longer than policies may have them, however long the texts are.
+func TestPartialDescriptions(t *testing.T) {
+	t.Parallel()
+	for _, description := range []string{strings.Repeat("a", 5000), strings.Repeat("ä€", 1500)} {
+		rules := strings.Repeat(`{name: generates, match: {resources: {kinds: [ConfigMap]}}, generate: {}}, `, 100)
+		object := map[string]any{}
+		if err := yaml.Unmarshal([]byte(`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: p, annotations: {policies.kyverno.io/description: "`+description+`"}}, spec: {rules: [`+rules+
+			`{name: good, match: {resources: {kinds: [ConfigMap]}}, validate: {message: m, pattern: {data: {a: x}}}}]}}`), &object); err != nil {
+			t.Fatal(err)
+		}
+		i := kyverno.Policies(t.Context(), []convert.Foreign{{Object: object}}, kyverno.Options{Kinds: kind.Recorded(), Partial: true})[0]
+		if len(i.To) != 1 || len(i.Missing) != 100 {
+			t.Errorf("left out for %v, %d missing", i.Left, len(i.Missing))
+		}
+	}
+}
