@@ -33,6 +33,8 @@ type Kind struct {
 	PredatesProofs bool
 	// Exempts says that policies of the kind exempt requests from other policies.
 	Exempts bool
+	// Candidate says that policies of the kind embed others, and have them evaluated without effect.
+	Candidate bool
 	// Exemptible says that requests can be exempt from policies of the kind, and Validations is the field
 	// with a list of what requests can be exempt from one by one; empty if policies only mutate.
 	Exemptible  bool
@@ -78,10 +80,14 @@ var kinds = slices.Concat([]Kind{
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies", Exemptible: true, Validations: "spec.validations", ObjectPolicy: true, Recent: true},
 		func(p *usherv1alpha1.ClusterObjectPolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyCandidate"), Resource: "clusterpolicycandidates", Recent: true, NeedsProof: true, Candidate: true},
+		func(p *usherv1alpha1.ClusterPolicyCandidate) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyExemption"), Resource: "clusterpolicyexemptions", Recent: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.ClusterPolicyExemption) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Exemptible: true, Validations: "spec.validations", ObjectPolicy: true, Recent: true, Namespaced: true, NeedsProof: true},
 		func(p *usherv1alpha1.ObjectPolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("PolicyCandidate"), Resource: "policycandidates", Recent: true, Namespaced: true, NeedsProof: true, Candidate: true},
+		func(p *usherv1alpha1.PolicyCandidate) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("PolicyExemption"), Resource: "policyexemptions", Recent: true, Namespaced: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.PolicyExemption) any { return &p.Spec }),
 }, foreign("MutatingAdmissionPolicy", [3]int{36, 34, 32}, Kind{Resource: "mutatingadmissionpolicies", Exemptible: true},

@@ -61,10 +61,10 @@ func TestTenants(t *testing.T) {
 		"admin [usher.dev][authorizationpolicies][][get list watch create update patch delete deletecollection]",
 		"edit [policy.kcloudlabs.io][overridepolicies][]" + write,
 		"edit [policy.kcloudlabs.io][overridepolicies][][exempt]",
-		"edit [usher.dev][objectpolicies policyexemptions][]" + write,
+		"edit [usher.dev][objectpolicies policycandidates policyexemptions][]" + write,
 		"edit [usher.dev][objectpolicies][][exempt]",
 		"view [policy.kcloudlabs.io][overridepolicies][][get list watch]",
-		"view [usher.dev][objectpolicies policyexemptions][][get list watch]",
+		"view [usher.dev][objectpolicies policycandidates policyexemptions][][get list watch]",
 	}
 	if diff := cmp.Diff(want, more); diff != "" {
 		t.Errorf("rights besides those of the default (-want +got):\n%s", diff)

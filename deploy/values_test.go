@@ -24,8 +24,10 @@ ClusterRole usher: get,list,watch authorizationpolicies.usher.dev
 ClusterRole usher: get,list,watch namespaces
 ClusterRole usher: get,list,watch clusterauthorizationpolicies.usher.dev
 ClusterRole usher: get,list,watch clusterobjectpolicies.usher.dev
+ClusterRole usher: get,list,watch clusterpolicycandidates.usher.dev
 ClusterRole usher: get,list,watch clusterpolicyexemptions.usher.dev
 ClusterRole usher: get,list,watch objectpolicies.usher.dev
+ClusterRole usher: get,list,watch policycandidates.usher.dev
 ClusterRole usher: get,list,watch policyexemptions.usher.dev
 ClusterRole usher: get,list,watch clusteroverridepolicies.policy.kcloudlabs.io
 ClusterRole usher: get,list,watch clustervalidatepolicies.policy.kcloudlabs.io
@@ -33,8 +35,10 @@ ClusterRole usher: get,list,watch overridepolicies.policy.kcloudlabs.io
 ClusterRole usher: patch authorizationpolicies/status.usher.dev
 ClusterRole usher: patch clusterauthorizationpolicies/status.usher.dev
 ClusterRole usher: patch clusterobjectpolicies/status.usher.dev
+ClusterRole usher: patch clusterpolicycandidates/status.usher.dev
 ClusterRole usher: patch clusterpolicyexemptions/status.usher.dev
 ClusterRole usher: patch objectpolicies/status.usher.dev
+ClusterRole usher: patch policycandidates/status.usher.dev
 ClusterRole usher: patch policyexemptions/status.usher.dev
 ClusterRole usher: patch clusteroverridepolicies/status.policy.kcloudlabs.io
 ClusterRole usher: patch clustervalidatepolicies/status.policy.kcloudlabs.io
@@ -54,8 +58,10 @@ ClusterRole usher-registration: get,create,patch,delete validatingwebhookconfigu
 ClusterRole usher-uninstall: list authorizationpolicies.usher.dev
 ClusterRole usher-uninstall: list clusterauthorizationpolicies.usher.dev
 ClusterRole usher-uninstall: list clusterobjectpolicies.usher.dev
+ClusterRole usher-uninstall: list clusterpolicycandidates.usher.dev
 ClusterRole usher-uninstall: list clusterpolicyexemptions.usher.dev
 ClusterRole usher-uninstall: list objectpolicies.usher.dev
+ClusterRole usher-uninstall: list policycandidates.usher.dev
 ClusterRole usher-uninstall: list policyexemptions.usher.dev
 ClusterRole usher-uninstall: list clusteroverridepolicies.policy.kcloudlabs.io
 ClusterRole usher-uninstall: list clustervalidatepolicies.policy.kcloudlabs.io
@@ -63,8 +69,10 @@ ClusterRole usher-uninstall: list overridepolicies.policy.kcloudlabs.io
 ClusterRole usher-uninstall: patch authorizationpolicies/status.usher.dev
 ClusterRole usher-uninstall: patch clusterauthorizationpolicies/status.usher.dev
 ClusterRole usher-uninstall: patch clusterobjectpolicies/status.usher.dev
+ClusterRole usher-uninstall: patch clusterpolicycandidates/status.usher.dev
 ClusterRole usher-uninstall: patch clusterpolicyexemptions/status.usher.dev
 ClusterRole usher-uninstall: patch objectpolicies/status.usher.dev
+ClusterRole usher-uninstall: patch policycandidates/status.usher.dev
 ClusterRole usher-uninstall: patch policyexemptions/status.usher.dev
 ClusterRole usher-uninstall: patch clusteroverridepolicies/status.policy.kcloudlabs.io
 ClusterRole usher-uninstall: patch clustervalidatepolicies/status.policy.kcloudlabs.io

@@ -46,6 +46,8 @@ type Compiled struct {
 	Binding   *admissionregistration.Binding
 	// Exemption is that of an exemption, which has no rules: see [Order].
 	Exemption *rule.Exemption
+	// Candidate is that of a policy candidate, which has no rules.
+	Candidate *Candidate
 	// Object is an object policy; its rules are in Rules.
 	Object *object.Policy
 	// Elsewhere says that API servers enforce the policy themselves: they know no exemptions.
@@ -134,6 +136,10 @@ func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
 		c.Exemption, problems = exemption.Cluster(ctx, policy)
 	case *usherv1alpha1.PolicyExemption:
 		c.Exemption, problems = exemption.Namespaced(ctx, policy)
+	case *usherv1alpha1.ClusterPolicyCandidate:
+		c.Candidate, problems = o.candidate(ctx, p, &policy.Spec)
+	case *usherv1alpha1.PolicyCandidate:
+		c.Candidate, problems = o.candidate(ctx, p, &policy.Spec)
 	case *usherv1alpha1.ClusterObjectPolicy:
 		c.Object, problems = object.Cluster(ctx, policy, object.Options{Limits: o.Limits, Languages: languages{compiler}})
 		c.Rules = c.Object.Rules()

@@ -20,7 +20,7 @@ func (c *Compiled) deleted() []rule.Problem {
 
 // clear leaves nothing of a policy that decides, and reports whether there was something.
 func (c *Compiled) clear() bool {
-	had := len(c.Rules)+len(c.Access) > 0 || c.Admission != nil || c.Binding != nil || c.Exemption != nil
-	c.Rules, c.Access, c.Admission, c.Binding, c.Exemption, c.Object = nil, nil, nil, nil, nil, nil
+	had := len(c.Rules)+len(c.Access) > 0 || c.Admission != nil || c.Binding != nil || c.Exemption != nil || c.Candidate != nil
+	c.Rules, c.Access, c.Admission, c.Binding, c.Exemption, c.Candidate, c.Object = nil, nil, nil, nil, nil, nil, nil
 	return had
 }

@@ -21,7 +21,12 @@ func refused(ctx context.Context, p api.Policy, problems []rule.Problem) []rule.
 	if !ok || kind.Authorizes || kind.Group != usherv1alpha1.GroupVersion.Group {
 		return nil
 	}
-	errs, err := definition.Check(ctx, &kind, p.Object)
+	return againstDefinition(ctx, &kind, p, problems)
+}
+
+// againstDefinition is refused for any kind that has a CRD.
+func againstDefinition(ctx context.Context, kind *api.Kind, p api.Policy, problems []rule.Problem) []rule.Problem {
+	errs, err := definition.Check(ctx, kind, p.Object)
 	if err != nil {
 		return []rule.Problem{{Severity: rule.Error, What: err.Error(), Do: "report this: it is a defect of Usher"}}
 	}

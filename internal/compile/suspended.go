@@ -50,6 +50,8 @@ func (c *Compiled) suspended() []rule.Problem {
 	switch {
 	case !ok:
 		return nil
+	case kind.Candidate:
+		p.What, p.Do = "a candidate is not suspended by it", "delete the candidate, which decides nothing"
 	case kind.Foreign:
 		p.What, p.Do = "a policy of Kubernetes is not suspended by it", "delete its bindings"
 	case field == "spec.suspend":

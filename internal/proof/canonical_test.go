@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
@@ -206,7 +207,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		if canonical(t, object) != full {
 			t.Error("the test has not put back what it changed")
 		}
-		if fields < 15 {
+		if fields < 15 && !kind.Candidate {
 			t.Errorf("%s has %d fields", kind.Kind, fields)
 		}
 	}
@@ -225,6 +226,8 @@ func leaf(v reflect.Value) (reflect.Value, bool) {
 		return reflect.ValueOf(intstr.FromInt32(77)), true
 	case apiextensionsv1.JSON:
 		return reflect.ValueOf(apiextensionsv1.JSON{Raw: []byte("77")}), true
+	case runtime.RawExtension:
+		return reflect.ValueOf(runtime.RawExtension{Raw: []byte(`{"kind":"Other"}`)}), true
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -242,6 +245,8 @@ func fill(v reflect.Value) {
 		switch v.Interface().(type) {
 		case apiextensionsv1.JSON:
 			v.Set(reflect.ValueOf(apiextensionsv1.JSON{Raw: []byte("1")}))
+		case runtime.RawExtension:
+			v.Set(reflect.ValueOf(runtime.RawExtension{Raw: []byte(`{"kind":"One"}`)}))
 		case metav1.Time:
 			v.Set(reflect.ValueOf(metav1.Unix(1, 0)))
 		case metav1.Duration:

@@ -60,7 +60,7 @@ func (e errorText) Error() string { return string(e) }
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	const kinds = "; there are policy.kcloudlabs.io/v1alpha1 ClusterOverridePolicy, policy.kcloudlabs.io/v1alpha1 ClusterValidatePolicy, " +
-		"policy.kcloudlabs.io/v1alpha1 OverridePolicy, usher.dev/v1alpha1 AuthorizationPolicy, usher.dev/v1alpha1 ClusterAuthorizationPolicy, usher.dev/v1alpha1 ClusterObjectPolicy, usher.dev/v1alpha1 ClusterPolicyExemption, usher.dev/v1alpha1 ObjectPolicy, usher.dev/v1alpha1 PolicyExemption"
+		"policy.kcloudlabs.io/v1alpha1 OverridePolicy, usher.dev/v1alpha1 AuthorizationPolicy, usher.dev/v1alpha1 ClusterAuthorizationPolicy, usher.dev/v1alpha1 ClusterObjectPolicy, usher.dev/v1alpha1 ClusterPolicyCandidate, usher.dev/v1alpha1 ClusterPolicyExemption, usher.dev/v1alpha1 ObjectPolicy, usher.dev/v1alpha1 PolicyCandidate, usher.dev/v1alpha1 PolicyExemption"
 	const cop, cvp, op = "ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"
 	tests := []struct {
 		reason string

@@ -18,6 +18,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&ObjectPolicy{}, &ObjectPolicyList{},
 		&ClusterPolicyExemption{}, &ClusterPolicyExemptionList{},
 		&PolicyExemption{}, &PolicyExemptionList{},
+		&ClusterPolicyCandidate{}, &ClusterPolicyCandidateList{},
+		&PolicyCandidate{}, &PolicyCandidateList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -52,7 +52,7 @@ func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compi
 // missing returns the right that the writer of a policy lacks; nothing if there is none, or if rights
 // are not checked. Nobody has the right to an exemption that ends too late.
 func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compiled) refusal {
-	if why := g.tooLong(c.Policy.Object); why != "" {
+	if why := g.latePart(c); why != "" {
 		return because(why)
 	}
 	if g.options.May == nil {

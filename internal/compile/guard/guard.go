@@ -157,7 +157,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	compiled := g.options.Compile.Policy(ctx, policy)
 	problems := rule.Written(compiled.Problems)
 	if len(rule.Errors(problems)) == 0 {
-		problems = rule.Written(slices.Concat(problems, unscaled(compiled), g.try(ctx, compiled)))
+		problems = rule.Written(slices.Concat(problems, eachPart(compiled, unscaled), g.try(ctx, compiled)))
 	}
 	if api.Suspended(policy.Object) {
 		// A policy with errors can be suspended: they count when it is to decide something.
@@ -253,7 +253,7 @@ func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestTrial)
 	defer cancel()
-	return g.options.Trial(ctx, c)
+	return eachPart(c, func(p compile.Compiled) []rule.Problem { return g.options.Trial(ctx, p) })
 }
 
 // writesPolicy reports whether r creates or updates a policy.

@@ -54,11 +54,15 @@ type Right struct {
 // An authorization policy needs the verb use on its tier if it is for the cluster, and an Allow
 // everything that it allows, or escalate on the policy. A policy of a namespace needs create and
 // update in its namespace on all that it acts on, and get or list on all that it reads. An exemption
-// needs [VerbExempt] on the policies that it names. What is suspended needs nothing until it no longer
+// needs [VerbExempt] on the policies that it names. A candidate needs what its policies need, and the
+// right to write them. What is suspended needs nothing until it no longer
 // is.
 func RightsOf(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
 	if api.Suspended(c.Policy.Object) {
 		return nil, nil
+	}
+	if c.Candidate != nil {
+		return candidateRights(ctx, user, c, places)
 	}
 	if spec := exemption(c.Policy.Object); spec != nil {
 		return exemptRights(user, c.Ref.Namespace, spec.PolicyRefs), nil

@@ -77,6 +77,9 @@ func Try(text []byte, depth compile.Depth) {
 	if depth == compile.Trying {
 		ctx, cancel := context.WithTimeout(context.Background(), longestTrial)
 		defer cancel()
-		samples().Try(ctx, compiled)
+		policies, _ := compiled.Parts()
+		for i := range policies {
+			samples().Try(ctx, policies[i])
+		}
 	}
 }

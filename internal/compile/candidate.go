@@ -1,0 +1,162 @@
+package compile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A Candidate is what would be in force by a policy candidate.
+type Candidate struct {
+	// Policies would be in force; none if a policy is removed.
+	Policies []Compiled
+	// Replaces is the policy that would not be in force as it is; zero if the candidate names none.
+	Replaces usher.PolicyRef
+}
+
+// candidate compiles what a candidate embeds, as if it were written by itself.
+func (o Options) candidate(ctx context.Context, p api.Policy, spec *usherv1alpha1.PolicyCandidateSpec) (*Candidate, []rule.Problem) {
+	c, of := &Candidate{}, Ref(p.Object)
+	var problems []rule.Problem
+	if replaced := spec.Replaces; replaced != nil {
+		ref, problem := replaces(of, replaced)
+		if c.Replaces = ref; problem != (rule.Problem{}) {
+			problems = append(problems, problem)
+		}
+	}
+	named := map[usher.PolicyRef]bool{}
+	for i := range spec.Policies {
+		field := fmt.Sprintf("spec.policies[%d]", i)
+		refuse := func(what, do string) {
+			problems = append(problems, rule.Problem{Severity: rule.Error, Field: field, What: what, Do: do})
+		}
+		policy, err := embedded(of, &spec.Policies[i])
+		if err != nil {
+			refuse(err.Error(), "write a policy that Usher enforces, with apiVersion, kind, metadata and spec")
+			continue
+		}
+		policy.Locate = func(at string, line, column int) api.Position { return p.PositionIn(Within(field, at), line, column) }
+		if what, do := unfit(of, policy.Object); what != "" {
+			refuse(what, do)
+			continue
+		}
+		compiled := o.compile(ctx, policy)
+		compiled.Problems = append(compiled.Problems, asWritten(ctx, policy, compiled.Problems)...)
+		for _, problem := range compiled.Problems {
+			problem.Field = Within(field, problem.Field)
+			problems = append(problems, problem)
+		}
+		if named[compiled.Ref] {
+			refuse("it embeds "+compiled.Ref.String()+" twice", "remove one of them")
+		}
+		named[compiled.Ref] = true
+		c.Policies = append(c.Policies, compiled)
+	}
+	if c.Replaces != (usher.PolicyRef{}) && !spec.Remove && !named[c.Replaces] && len(problems) == 0 {
+		problems = append(problems, rule.Problem{
+			Severity: rule.Error, Field: "spec.replaces", What: "none of spec.policies is " + c.Replaces.String() + ", which it would replace",
+			Do: "give one of them this name, so that exemptions and params apply to it, or write remove: true",
+		})
+	}
+	return c, problems
+}
+
+// Within returns the path of a field of an embedded policy.
+func Within(policy, field string) string {
+	if policy == "" || field == "" {
+		return policy + field
+	}
+	return policy + "." + field
+}
+
+// Parts returns the policies that a policy consists of, itself or those that it embeds, with the paths of
+// their fields.
+func (c *Compiled) Parts() (policies []Compiled, fields []string) {
+	if c.Candidate == nil {
+		return []Compiled{*c}, []string{""}
+	}
+	for i := range c.Candidate.Policies {
+		fields = append(fields, fmt.Sprintf("spec.policies[%d]", i))
+	}
+	return c.Candidate.Policies, fields
+}
+
+// replaces returns the policy that a candidate would replace.
+func replaces(of usher.PolicyRef, r *usherv1alpha1.CandidateRef) (usher.PolicyRef, rule.Problem) {
+	ref := usher.PolicyRef{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+	p := rule.Problem{Severity: rule.Error, Field: "spec.replaces.kind"}
+	kind, ok := api.KindCalled(r.Kind)
+	switch {
+	case !ok || kind.Candidate:
+		p.What, p.Do = fmt.Sprintf("%q is not a kind of policy", r.Kind), "write one such as ClusterObjectPolicy"
+	case kind.Authorizes:
+		p.What, p.Do = ofAccess()
+	case of.Namespace != "" && (!kind.Namespaced || r.Namespace != "" && r.Namespace != of.Namespace):
+		p.What, p.Do = "a PolicyCandidate replaces policies of its own namespace", "write a ClusterPolicyCandidate"
+	case kind.Namespaced && of.Namespace == "" && r.Namespace == "":
+		p.Field, p.What, p.Do = "spec.replaces.namespace", "the policy has a namespace", "write it"
+	case !kind.Namespaced && r.Namespace != "":
+		p.Field, p.What, p.Do = "spec.replaces.namespace", "policies of this kind have no namespace", "remove it"
+	default:
+		if kind.Namespaced && of.Namespace != "" {
+			ref.Namespace = of.Namespace
+		}
+		return ref, rule.Problem{}
+	}
+	return ref, p
+}
+
+// embedded decodes an embedded policy, in the namespace of a candidate that has one.
+func embedded(of usher.PolicyRef, raw *runtime.RawExtension) (api.Policy, error) {
+	policy, err := api.Decode(raw.Raw)
+	switch {
+	case errors.Is(err, api.ErrUnknownKind):
+		return policy, errors.New("it is not of a kind that Usher enforces")
+	case err != nil:
+		return policy, err
+	}
+	object := policy.Object
+	if kind, _ := api.KindOf(object); kind.Namespaced && of.Namespace != "" && object.GetNamespace() == "" {
+		object.SetNamespace(of.Namespace)
+	}
+	// What API servers set of policies that are stored has no meaning here.
+	object.SetUID("")
+	object.SetGeneration(0)
+	object.SetDeletionTimestamp(nil)
+	return policy, nil
+}
+
+// unfit returns why a policy cannot be evaluated as part of a candidate.
+func unfit(of usher.PolicyRef, object api.Object) (what, do string) {
+	kind, _ := api.KindOf(object)
+	switch {
+	case kind.Candidate:
+		return "a candidate embeds no candidates", "embed the policies themselves"
+	case kind.Authorizes:
+		return ofAccess()
+	case of.Namespace != "" && (!kind.Namespaced || object.GetNamespace() != of.Namespace):
+		return "a PolicyCandidate is for policies of its own namespace", "write a ClusterPolicyCandidate"
+	}
+	return "", ""
+}
+
+func ofAccess() (what, do string) {
+	return "authorization policies are not evaluated as candidates", "use enforcement: Audit, which counts what the policy would deny"
+}
+
+// asWritten returns what API servers would refuse of a policy of kinitiras that is written: in files it
+// is enforced nevertheless.
+func asWritten(ctx context.Context, p api.Policy, problems []rule.Problem) []rule.Problem {
+	kind, ok := api.KindOf(p.Object)
+	if !ok || kind.Foreign || kind.Group == usherv1alpha1.GroupVersion.Group {
+		return nil
+	}
+	return againstDefinition(ctx, &kind, p, problems)
+}
