@@ -60,10 +60,10 @@ func (e *Entries) Decide(ctx context.Context, r *usher.Request) (usher.Decision,
 	return e.Decider.Decide(ctx, r)
 }
 
-// Known reports whether an entry exists: it is for all rules, or has rules.
+// Known reports whether an entry exists: it is for all rules, or has rules, or is for candidates.
 func (e *Entries) Known(name string) bool {
 	at, ok := rule.ParseEntry(name)
-	return name == "" || e.some[name] != nil || ok && at.Whole()
+	return name == "" || e.some[name] != nil || ok && (at.Whole() || at.OfCandidates())
 }
 
 // Rules returns the rules of an entry, in evaluation order; all rules if the name is empty. They

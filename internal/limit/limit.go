@@ -160,6 +160,15 @@ func addressOf(remote string) string {
 	return remote
 }
 
+// Hold takes bytes for what goes on after a request, without waiting, if requests leave half of all to
+// others. It returns what releases them.
+func (l *Limiter) Hold(bytes int64) (release func(), ok bool) {
+	if !l.bytes.hold(bytes) {
+		return nil, false
+	}
+	return func() { l.bytes.give(caller{proven: true}, bytes) }, true
+}
+
 // A Use is what requests have taken.
 type Use struct {
 	// Bytes of MaxBytes and Slots of MaxSlots are taken, and of these UnprovenBytes and

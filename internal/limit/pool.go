@@ -95,6 +95,17 @@ func (p *pool) wait(ctx context.Context, w *waiter, timeout time.Duration) bool 
 	return false
 }
 
+// hold takes n if half of all is left then. It reports whether it did.
+func (p *pool) hold(n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used+n > p.total/2 {
+		return false
+	}
+	p.used += n
+	return true
+}
+
 // give returns what take took.
 func (p *pool) give(who caller, n int64) {
 	p.mu.Lock()

@@ -41,6 +41,7 @@ func (l *Live) build(sets []*merged) built {
 	for i, v := range versions {
 		all[i] = v.newest
 		problems = append(problems, v.newest.Problems...)
+		problems = append(problems, unevaluated(l, v)...)
 		status.add(v)
 		policies = append(policies, l.tries.state(v))
 		switch {
@@ -66,6 +67,7 @@ func (l *Live) build(sets []*merged) built {
 		return built{}
 	}
 	l.params.expect(compile.NeedsOf(enforced))
+	updateCandidates(l, enforced)
 	next := l.enforce(enforced, policies, status, c.usage)
 	next.exemptions = exemptionStates(versions, ineffective)
 	next.enforced, next.elsewhere = enforced, l.elsewhere
@@ -130,6 +132,9 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = written(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: authzengine.New(authzindex.New(accessRules), l.options.Access)}
+	if l.candidates != nil {
+		next.coverage.Candidates = l.candidates.Coverage()
+	}
 	l.index = index.Update(l.index, rules)
 	guarded := l.options.guard(all)
 	guarded.Trial = l.options.tryExemption(enforced, l.elsewhere)
@@ -143,6 +148,9 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 		}
 		d, err := next.entries.Decide(ctx, r)
 		l.uses.count(r, &d)
+		if l.candidates != nil && err == nil {
+			l.candidates.Offer(r, &d)
+		}
 		return d, err
 	})
 	return next

@@ -28,5 +28,5 @@ func (f *inForce) Covers(r *usher.Request) bool {
 	if current.status.Generation == 0 {
 		return r.Resource.Group != "apiextensions.k8s.io"
 	}
-	return current.coverage.Covers(r)
+	return current.coverage.Covers(r) || current.coverage.Candidates.Covers(r)
 }

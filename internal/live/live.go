@@ -22,6 +22,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/candidate"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/compile/guard"
 	"github.com/usher-dev/usher/internal/engine"
@@ -67,6 +68,8 @@ type Options struct {
 	Stored *trial.Trial
 	// KeepSpecs leaves specs of policies as they are written. See [guard.Options].
 	KeepSpecs bool
+	// Candidates configures how policy candidates are evaluated; nil means that they are not.
+	Candidates *Candidates
 	// Quota limits the policies of each namespace.
 	Quota Quota
 	// LongestExemption limits how far ahead exemptions may end when they are written; 0 means no
@@ -107,7 +110,11 @@ type Live struct {
 }
 
 // InForce is what decides now. It may be read while it is replaced.
-type inForce struct{ current atomic.Pointer[snapshot] }
+type inForce struct {
+	current atomic.Pointer[snapshot]
+	// candidates is nil if candidates are not evaluated.
+	candidates *candidate.Evaluator
+}
 
 // A snapshot is the state at one time. It is immutable and replaced as a whole.
 type snapshot struct {
@@ -150,6 +157,7 @@ func New(o Options) *Live {
 	}
 	o.Quota = o.Quota.withDefaults()
 	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(), params: newParams(), uses: newUses()}
+	l.candidates = newCandidates(&o)
 	l.loaded, l.ended = make(chan struct{}), make(chan struct{})
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
 	return l
@@ -242,6 +250,9 @@ func (l *Live) follow(ctx context.Context, sources []source.Source) error {
 		settling.Go(func() { l.readParams(ctx) })
 	}
 	settling.Go(func() { l.expire(ctx) })
+	if l.candidates != nil {
+		settling.Go(func() { l.candidates.Run(ctx) })
+	}
 	if len(sources) == 0 {
 		l.update(nil)
 	}

@@ -20,6 +20,8 @@ type Coverage struct {
 	// MutateReinvoked and ValidateExisting, which are those of rules that are [Rule.Reinvoked] and
 	// [Rule.Inspects].
 	MutateResources, MutateReinvoked, ValidateResources, ValidateExisting []ResourceRule
+	// Candidates is what candidates are for; nil if there are none. Rules do not cover it.
+	Candidates *CandidateCoverage
 }
 
 // Covered are the requests for the objects of one kind.
@@ -89,7 +91,7 @@ func (c Coverage) Of(e Entry) []Covered {
 
 func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 	switch {
-	case part.isOfPolicies() || part == Reinvoked || part == Existing:
+	case part.isOfPolicies() || part == Reinvoked || part == Existing || part == Candidates || part == TenantCandidates:
 		return nil
 	case part == Beside:
 		part = Metadata
@@ -107,7 +109,7 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 
 // Resources returns the endpoints that are covered of the requests that an entry is for.
 func (c Coverage) Resources(e Entry) []ResourceRule {
-	if e.Versions != "" || e.Part == Metadata || e.Part.isOfPolicies() {
+	if e.Versions != "" || e.Part == Metadata || e.Part.isOfPolicies() || e.OfCandidates() {
 		return nil
 	}
 	most, rest, part := c.MutateResources, c.MutateReinvoked, Reinvoked

@@ -31,6 +31,8 @@ import (
 //   - an entry with the part [Existing] gets changes of namespaces, and runs the rules that inspect what
 //     exists in them. API servers call it only for requests for which they do not call the entry of the
 //     phase, which has these rules, too;
+//   - entries with the parts [Candidates] and [TenantCandidates] get what entries of policies in force do
+//     not get, and have no rules: nothing that they answer has an effect;
 //   - an entry with the part [Policies] gets writes of policies, but for those that an entry with
 //     the part [Rights] gets: whatever may change what a policy says whose writer needs rights;
 //   - the entry with the part [Deletions] gets deletions of policies that deny in the tier platform.
@@ -59,6 +61,9 @@ const (
 	Reinvoked Part = "reinvoked"
 	// Existing has the rules of Objects that are [Rule.Inspects]. It is for validation only.
 	Existing Part = "existing"
+	// Candidates and TenantCandidates are for candidates of the cluster, and of namespaces.
+	Candidates       Part = "candidates"
+	TenantCandidates Part = "tenantcandidates"
 	// Rights and Deletions are for guards of policies only: Deletions has no rules, and Rights has
 	// those of Policies.
 	Rights    Part = "rights"
@@ -102,7 +107,7 @@ func (p Part) isName(phase usher.Phase) bool {
 		return phase == usher.Mutate
 	case Existing:
 		return phase == usher.Validate
-	case Policies, Rights, Deletions:
+	case Policies, Rights, Deletions, Candidates, TenantCandidates:
 		return true
 	case Objects:
 	}
@@ -111,6 +116,9 @@ func (p Part) isName(phase usher.Phase) bool {
 
 // OfPolicies reports whether the entry receives writes of policies.
 func (e Entry) OfPolicies() bool { return e.Part.isOfPolicies() }
+
+// OfCandidates reports whether the entry is for candidates alone.
+func (e Entry) OfCandidates() bool { return e.Part == Candidates || e.Part == TenantCandidates }
 
 func (p Part) isOfPolicies() bool { return p == Policies || p == Rights || p == Deletions }
 
@@ -207,7 +215,7 @@ func (e Entry) narrow(r *Rule) bool {
 	if len(r.Match.Resources) > 0 {
 		return e.takes(r)
 	}
-	if e.Part == Reinvoked || e.Part == Existing || (e.Part == Metadata || e.Part == Beside) && !r.readsMetadata() {
+	if e.Part == Reinvoked || e.Part == Existing || e.OfCandidates() || (e.Part == Metadata || e.Part == Beside) && !r.readsMetadata() {
 		return false
 	}
 	if e.Versions == "" {
@@ -231,7 +239,7 @@ func (e Entry) takes(r *Rule) bool {
 		return r.Reinvoked
 	case Existing:
 		return r.Inspects
-	case Objects, Metadata, Policies, Rights, Deletions:
+	case Objects, Metadata, Policies, Rights, Deletions, Candidates, TenantCandidates:
 	}
 	return false
 }

@@ -1,0 +1,211 @@
+// Package candidate evaluates policy candidates beside the policies in force, after requests have been
+// answered: nobody waits for them, and nothing that they do has an effect.
+package candidate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/audit/queue"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
+	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// Options configure an [Evaluator]. The zero value works, without facts.
+type Options struct {
+	Facts fact.Resolver
+	// Engine configures the engines. Overruns is not used: programs of a candidate that do not end are
+	// no reason to suspend those of the policy that it replaces.
+	Engine engine.Options
+	// Foreign says that API servers enforce the admission policies of Kubernetes: exemptions do not
+	// apply to them.
+	Foreign bool
+	// Hold takes memory for requests that wait, without waiting for it, and returns what releases it;
+	// nil takes none.
+	Hold func(bytes int64) (release func(), ok bool)
+}
+
+// An Evaluator evaluates candidates. It is safe for concurrent use.
+type Evaluator struct {
+	options  Options
+	overruns *overrun.Watch
+	current  atomic.Pointer[set]
+	work     *queue.Queue[string, string, *waiting]
+
+	mu sync.Mutex
+	// bytes are those of the requests that wait, and by those of each namespace.
+	bytes int64
+	by    map[string]int64
+}
+
+// A set has the candidates at one time. It is immutable.
+type set struct {
+	all []*compared
+	// cluster are those for all namespaces, and namespaces the others.
+	cluster    []*compared
+	namespaces map[string][]*compared
+	// index has the rules of all: most requests concern none.
+	index *index.Index
+}
+
+// New returns an Evaluator without candidates.
+func New(o Options) *Evaluator {
+	e := &Evaluator{options: o, overruns: overrun.New(overrun.Options{}), work: queue.New[string, string, *waiting](), by: map[string]int64{}}
+	e.options.Engine.Overruns = e.overruns
+	e.current.Store(&set{})
+	return e
+}
+
+// Update replaces the candidates, and the policies in force with which they are compared. elsewhere returns
+// those that API servers enforce; it is called if candidates are about such policies. One that is
+// unchanged, and compared with the same versions, goes on counting.
+func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compile.Compiled) {
+	var candidates []compile.Compiled
+	for i := range inForce {
+		if inForce[i].Candidate != nil {
+			candidates = append(candidates, inForce[i])
+		}
+	}
+	last := e.current.Load()
+	if len(candidates) == 0 {
+		if len(last.all) > 0 {
+			e.current.Store(&set{})
+		}
+		return
+	}
+	if slices.ContainsFunc(candidates, isAboutForeign) {
+		inForce = slices.Concat(inForce, elsewhere())
+	}
+	base := compile.NewBase(inForce, e.options.Foreign)
+	known := make(map[usher.PolicyRef]*compared, len(last.all))
+	for _, c := range last.all {
+		known[c.of.Ref] = c
+	}
+	next := &set{namespaces: map[string][]*compared{}}
+	var rules []rule.Rule
+	inTurns(candidates)
+	for i := range candidates {
+		if i >= Most {
+			next.all = append(next.all, surplus(&candidates[i]))
+			continue
+		}
+		beside := base.With(candidates[i].Candidate)
+		c := known[candidates[i].Ref]
+		if c == nil || !c.holds(&candidates[i], beside) {
+			c = e.compare(&candidates[i], beside)
+		}
+		next.all = append(next.all, c)
+		rules = append(rules, c.rules...)
+		if namespace := c.of.Ref.Namespace; namespace != "" {
+			next.namespaces[namespace] = append(next.namespaces[namespace], c)
+			continue
+		}
+		next.cluster = append(next.cluster, c)
+	}
+	next.index = index.New(rules)
+	e.current.Store(next)
+}
+
+// Most limits the candidates that are evaluated.
+const Most = 256
+
+// inTurns sorts candidates: those of the cluster, then the oldest of each namespace, then the second, and
+// so on. All replicas choose the same.
+func inTurns(all []compile.Compiled) {
+	slices.SortFunc(all, func(a, b compile.Compiled) int {
+		older, younger := a.Policy.Object.GetCreationTimestamp(), b.Policy.Object.GetCreationTimestamp()
+		return cmp.Or(older.Compare(younger.Time), cmp.Compare(a.Ref.String(), b.Ref.String()))
+	})
+	turns, next := make(map[usher.PolicyRef]int, len(all)), map[string]int{}
+	for i := range all {
+		if namespace := all[i].Ref.Namespace; namespace != "" {
+			next[namespace]++
+			turns[all[i].Ref] = next[namespace]
+		}
+	}
+	slices.SortStableFunc(all, func(a, b compile.Compiled) int { return cmp.Compare(turns[a.Ref], turns[b.Ref]) })
+}
+
+// isAboutForeign reports whether a candidate is about policies that API servers may enforce.
+func isAboutForeign(c compile.Compiled) bool {
+	foreign := func(name string) bool {
+		kind, ok := api.KindCalled(name)
+		return ok && kind.Foreign
+	}
+	return foreign(c.Candidate.Replaces.Kind) || slices.ContainsFunc(c.Candidate.Policies, func(p compile.Compiled) bool {
+		return foreign(p.Ref.Kind) || p.Exemption != nil && slices.ContainsFunc(p.Exemption.Policies, func(of rule.ExemptPolicy) bool { return foreign(of.Kind) })
+	})
+}
+
+// Coverage returns which requests the candidates are for: those for all namespaces, and those of single
+// namespaces.
+func (e *Evaluator) Coverage() *rule.CandidateCoverage {
+	s := e.current.Load()
+	if len(s.all) == 0 {
+		return nil
+	}
+	of := func(candidates []*compared) rule.Coverage {
+		var rules []rule.Rule
+		for _, c := range candidates {
+			rules = append(rules, c.rules...)
+		}
+		return rule.Cover(rules)
+	}
+	c := &rule.CandidateCoverage{Cluster: of(s.cluster)}
+	var own []*compared
+	for _, namespace := range slices.Sorted(maps.Keys(s.namespaces)) {
+		c.Namespaces = append(c.Namespaces, namespace)
+		own = append(own, s.namespaces[namespace]...)
+	}
+	c.Namespaced = of(own)
+	return c
+}
+
+// States returns what was counted of each candidate.
+func (e *Evaluator) States() []rule.CandidateState {
+	s := e.current.Load()
+	states := make([]rule.CandidateState, len(s.all))
+	for i, c := range s.all {
+		states[i] = c.state()
+	}
+	return states
+}
+
+// concerning returns the candidates that may have something to say about a request.
+func (s *set) concerning(r *usher.Request) []*compared {
+	if s.index == nil || !s.index.MayMatch(r) {
+		return nil
+	}
+	at, _ := rule.ParseEntry(r.Entry)
+	var some []*compared
+	add := func(all []*compared) {
+		for _, c := range all {
+			if c.index.MayMatch(r) {
+				some = append(some, c)
+			}
+		}
+	}
+	if at.Part != rule.TenantCandidates {
+		add(s.cluster)
+	}
+	if at.Part != rule.Candidates && r.Namespace != "" {
+		add(s.namespaces[r.Namespace])
+	}
+	return some
+}
+
+// Waiting returns how many bytes of requests wait, or are being evaluated.
+func (e *Evaluator) Waiting() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bytes
+}

@@ -1,0 +1,120 @@
+package candidate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A compared is a version of a candidate, compared with versions of the policies in force.
+type compared struct {
+	of compile.Compiled
+	// with are the policies in force that it affects.
+	with     []api.Object
+	versions []rule.Compared
+	affected map[usher.PolicyRef]bool
+	rules    []rule.Rule
+	index    *index.Index
+	// was decides by the policies in force that it affects, is by those that would be.
+	was, is      usher.Decider
+	notEffective string
+	since        time.Time
+
+	mu     sync.Mutex
+	counts rule.CandidateCounts
+}
+
+// compare begins to compare a candidate.
+func (e *Evaluator) compare(of *compile.Compiled, beside compile.Beside) *compared {
+	c := &compared{of: *of, affected: beside.Affected, since: time.Now().Truncate(time.Second)}
+	c.with = objectsOf(beside.Was)
+	for _, object := range c.with {
+		v := rule.Compared{Policy: compile.Ref(object), UID: object.GetUID(), Generation: object.GetGeneration()}
+		c.versions = append(c.versions, v)
+	}
+	was, is := compile.Order(beside.Was), compile.Order(beside.Is)
+	c.was, c.is = e.decider(was), e.decider(is)
+	for _, r := range slices.Concat(was, is) {
+		if r.Policy != (usher.PolicyRef{}) && !r.Inspects {
+			c.rules = append(c.rules, r)
+		}
+	}
+	c.index = index.New(c.rules)
+	c.notEffective = c.ineffective(of.Candidate)
+	return c
+}
+
+// surplus is a candidate that is not evaluated, as there are too many.
+func surplus(of *compile.Compiled) *compared {
+	return &compared{of: *of, index: index.New(nil), notEffective: fmt.Sprintf("it is not evaluated: %d candidates are, those of the cluster first, and then the oldest of each namespace", Most)}
+}
+
+// decider decides by rules, at each entry by those that belong to it.
+func (e *Evaluator) decider(rules []rule.Rule) usher.Decider {
+	by := func(some []rule.Rule) usher.Decider {
+		return engine.New(index.New(some), e.options.Facts, e.options.Engine)
+	}
+	return engine.NewEntries(rules, rule.Cover(rules).Entries(), by(rules), by)
+}
+
+func (c *compared) ineffective(of *compile.Candidate) string {
+	replaced := func(object api.Object) bool { return compile.Ref(object) == of.Replaces }
+	switch {
+	case of.Replaces.Name != "" && !slices.ContainsFunc(c.with, replaced):
+		return fmt.Sprintf("spec.replaces: there is no %s in force: the candidate replaces nothing", of.Replaces)
+	case len(c.rules) == 0:
+		return "none of its policies has a rule that decides something, for itself or in force"
+	}
+	return ""
+}
+
+// holds reports whether c is this candidate, compared with the same versions of the same policies.
+func (c *compared) holds(of *compile.Compiled, beside compile.Beside) bool {
+	return c.is != nil && c.of.Candidate == of.Candidate && slices.Equal(c.with, objectsOf(beside.Was))
+}
+
+// objectsOf returns the policies, sorted.
+func objectsOf(all []compile.Compiled) []api.Object {
+	objects := make([]api.Object, len(all))
+	for i := range all {
+		objects[i] = all[i].Policy.Object
+	}
+	slices.SortFunc(objects, func(a, b api.Object) int { return cmp.Compare(compile.Ref(a).String(), compile.Ref(b).String()) })
+	return objects
+}
+
+func (c *compared) state() rule.CandidateState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	object := c.of.Policy.Object
+	s := rule.CandidateState{
+		Ref: c.of.Ref, UID: object.GetUID(), Generation: object.GetGeneration(),
+		Compared: c.versions, Since: c.since, Counts: c.counts, NotEffective: c.notEffective,
+	}
+	if c.of.Policy.Position("").File != "" {
+		s.UID = ""
+	}
+	return s
+}
+
+// count changes the counts.
+func (c *compared) count(f func(*rule.CandidateCounts)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.counts)
+}
+
+func skipped(all []*compared) {
+	for _, c := range all {
+		c.count(func(n *rule.CandidateCounts) { n.Skipped++ })
+	}
+}
