@@ -32,6 +32,9 @@ type Options struct {
 	// HTTP status 403, which is no decision. It may add to the request what the review does
 	// not say. nil accepts every review.
 	Accept func(context.Context, *usher.Request) error
+	// AlwaysAllow answers that the request is allowed, without a patch, whatever the decision is, and if
+	// there is none. It is for deciders that only observe.
+	AlwaysAllow bool
 	// Log gets what goes wrong; nil means slog.Default.
 	Log *slog.Logger
 }

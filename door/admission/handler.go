@@ -40,13 +40,15 @@ type handler struct {
 	maxBody int64
 	timeout time.Duration
 	accept  func(context.Context, *usher.Request) error
-	log     *slog.Logger
+	// allows says that all reviews are allowed.
+	allows bool
+	log    *slog.Logger
 	// refused logs requests that are not reviews, and patches that API servers would not read.
 	refused *ratelog.Logger
 }
 
 func newHandler(d usher.Decider, phase usher.Phase, o Options) *handler {
-	h := &handler{decider: d, phase: phase, maxBody: o.MaxBody, timeout: cmp.Or(o.Timeout, defaultTimeout), accept: o.Accept, log: o.Log}
+	h := &handler{decider: d, phase: phase, maxBody: o.MaxBody, timeout: cmp.Or(o.Timeout, defaultTimeout), accept: o.Accept, allows: o.AlwaysAllow, log: o.Log}
 	if h.maxBody <= 0 {
 		h.maxBody = defaultMaxBody
 	}
@@ -158,6 +160,9 @@ func (h *handler) answer(ctx context.Context, review *review, buffers *buffers) 
 		h.refused.Warn(ctx, "patch", "a validating webhook cannot change objects, and its patch is left out: mount the decider with admission.Mutate, or look at Request.Phase",
 			"uid", review.request.UID)
 	}
+	if h.allows {
+		return encodeReview(review, &admissionv1.AdmissionResponse{Allowed: true}, buffers)
+	}
 	response, err := respond(&review.request, decision, buffers)
 	if err != nil {
 		return h.deny(ctx, review, answer.Undecided(err), buffers)
@@ -167,8 +172,15 @@ func (h *handler) answer(ctx context.Context, review *review, buffers *buffers) 
 
 // deny answers a review that could not be decided.
 func (h *handler) deny(ctx context.Context, review *review, status *metav1.Status, buffers *buffers) ([]byte, error) {
-	h.log.ErrorContext(ctx, "review denied without a decision",
+	what := "review denied without a decision"
+	if h.allows {
+		what = "review allowed without a decision"
+	}
+	h.log.ErrorContext(ctx, what,
 		"uid", review.request.UID, "phase", h.phase, "code", status.Code, "error", status.Message)
+	if h.allows {
+		return encodeReview(review, &admissionv1.AdmissionResponse{Allowed: true}, buffers)
+	}
 	return encodeReview(review, &admissionv1.AdmissionResponse{Result: status}, buffers)
 }
 

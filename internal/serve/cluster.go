@@ -17,7 +17,6 @@ import (
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/report"
-	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve/auditing"
 	"github.com/usher-dev/usher/internal/serve/kinds"
 	"github.com/usher-dev/usher/internal/serve/proofs"
@@ -53,9 +52,9 @@ type clusterRuntime struct {
 	denials *report.Denials
 }
 
-// newClusterRuntime creates a clusterRuntime. Replicas share the keys; exemptions returns those in
-// force, and count counts probes by their results.
-func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.ExemptionState, count func(probe.State)) *clusterRuntime {
+// newClusterRuntime creates a clusterRuntime. Replicas share the keys, and count counts probes by
+// their results.
+func newClusterRuntime(c Config, keys probe.Keys, all counted, count func(probe.State)) *clusterRuntime {
 	clients := c.Cluster.Clients
 	m := &clusterRuntime{
 		Cluster:   c.Cluster,
@@ -72,7 +71,7 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 	})
 	o := report.Options{
 		Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Replicas: m.replicas,
-		Failing: m.failing.Failures, Exemptions: exemptions, Log: c.Log,
+		Failing: m.failing.Failures, Exemptions: all.exemptions, Candidates: all.candidates, Log: c.Log,
 	}
 	if m.prober = m.newProber(c, keys, count); m.prober != nil {
 		o.Verify = m.verify

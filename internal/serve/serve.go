@@ -91,7 +91,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		Slots: s.config.Requests.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
-		s.cluster = newClusterRuntime(s.config, func() [][]byte { return s.identity.Keys(probePurpose) }, func() []rule.ExemptionState { return s.live.Exemptions() }, func(state probe.State) { s.metrics.Probed(string(state)) })
+		s.cluster = newClusterRuntime(s.config, func() [][]byte { return s.identity.Keys(probePurpose) }, counted{
+			func() []rule.ExemptionState { return s.live.Exemptions() }, func() []rule.CandidateState { return s.live.Candidates() },
+		}, func(state probe.State) { s.metrics.Probed(string(state)) })
 		if err := s.cluster.start(ctx, s.config.Log); err != nil {
 			return nil, err
 		}
@@ -109,7 +111,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s.evaluation = newEvaluation(&s.config, s.metrics)
 	s.live = s.newLive(s.policies(facts))
-	s.metrics.Exemptions(func() []metrics.Exemption { return exemptions(s.live.Exemptions()) })
+	s.showCounts()
 	s.keepDecisions()
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
@@ -160,8 +162,10 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		Log:              s.config.Log,
 		OnUpdate:         s.observe,
 		KeepSpecs:        !s.config.Rules.WriteSpecs,
+		Candidates:       &live.Candidates{Hold: s.limits.Hold},
 	}
 	if s.cluster != nil {
+		o.Candidates.Foreign = !s.config.Cluster.enforcesAdmission()
 		o.Access.Scope, o.May, o.Places = s.cluster.discovery.Scope, s.cluster.may, live.Places(s.cluster.resolver.Resource)
 		o.Proofs = s.cluster.proofs.Prover()
 		o.Stored = trial.New(trial.Options{Kinds: kinds.NewSchemas(s.cluster.discovery, s.config.Log).Find, Readable: s.cluster.readable, Overruns: s.evaluation.overruns})
@@ -258,7 +262,7 @@ func (s *Server) mux() http.Handler {
 	}
 	e := &routes.Entrance{Demanding: s.callers != nil, Refused: s.metrics.Refused("admission", routes.UnknownPath, routes.OtherResource)}
 	e.Door = func(at routes.Route, accept func(context.Context, *usher.Request) error) http.Handler {
-		options := admission.Options{MaxBody: s.config.Requests.MaxBody, Timeout: s.config.Requests.Timeout, Accept: accept, Log: s.config.Log}
+		options := admission.Options{MaxBody: s.config.Requests.MaxBody, Timeout: s.config.Requests.Timeout, Accept: accept, AlwaysAllow: at.OfCandidates(), Log: s.config.Log}
 		answer, limited := admission.Mutate, s.limits.Handler
 		if at.Phase() == usher.Validate {
 			answer = admission.Validate

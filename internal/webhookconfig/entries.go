@@ -64,6 +64,11 @@ func (e *Applier) Entries(coverage rule.Coverage) ([]Entry, error) {
 		if existing := coverage.Resources(rule.Entry{Phase: phase, Part: rule.Existing}); len(existing) > 0 {
 			all = append(all, e.existing(existing, all)...)
 		}
+		beside, err := e.candidates(phase, coverage.Candidates, slices.DeleteFunc(slices.Clone(all), func(n Entry) bool { return n.Phase != phase }))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, beside...)
 		all = append(all, e.policies(phase), e.rights(phase))
 	}
 	return append(all, e.deletions()), missing.orNil()

@@ -143,7 +143,7 @@ func marshal(t *testing.T, object any) []byte {
 
 const (
 	guardRule  = "CREATE,UPDATE policy.kcloudlabs.io/v1alpha1 clusteroverridepolicies,clustervalidatepolicies,overridepolicies *"
-	accessRule = "CREATE,UPDATE usher.dev/v1alpha1 authorizationpolicies,clusterauthorizationpolicies,clusterobjectpolicies,clusterpolicyexemptions,objectpolicies,policyexemptions *"
+	accessRule = "CREATE,UPDATE usher.dev/v1alpha1 authorizationpolicies,clusterauthorizationpolicies,clusterobjectpolicies,clusterpolicycandidates,clusterpolicyexemptions,objectpolicies,policycandidates,policyexemptions *"
 )
 
 func TestRulesAreNarrow(t *testing.T) {

@@ -50,6 +50,7 @@ func spotsOf(found []*located) map[spot][]usher.Operation {
 // beyond returns the fewest rules that match what is found and none of the others does.
 func beyond(found []*located, others []admissionv1.RuleWithOperations) []admissionv1.RuleWithOperations {
 	spots := spotsOf(found)
+	subtract(spots)
 	for i := range others {
 		other := &others[i]
 		matched := func(operation usher.Operation) bool {

@@ -84,7 +84,7 @@ func unsentPolicy(r *usher.Request) string {
 			return ""
 		}
 		return deleted
-	case rule.Objects, rule.Metadata, rule.Beside, rule.Once, rule.Reinvoked, rule.Existing, rule.Policies:
+	case rule.Objects, rule.Metadata, rule.Beside, rule.Once, rule.Reinvoked, rule.Existing, rule.Policies, rule.Candidates, rule.TenantCandidates:
 		// As follows.
 	}
 	if r.Operation != usher.Create && r.Operation != usher.Update {

@@ -8,6 +8,12 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
+// A written has tables about single objects that users write, besides policies.
+type written struct {
+	exemptions table[exemptions]
+	candidates table[[]Candidate]
+}
+
 // MostExemptions limits the exemptions with a series of their own: users may write many.
 const MostExemptions = 500
 
@@ -20,7 +26,7 @@ type Exemption struct {
 
 // Exemptions adds metrics about exemptions to m. The function is called whenever metrics are read.
 func (m *Metrics) Exemptions(all func() []Exemption) {
-	m.exemptions.show(func() *exemptions { return exemptionsAt(all(), time.Now()) })
+	m.written.exemptions.show(func() *exemptions { return exemptionsAt(all(), time.Now()) })
 }
 
 // exemptions are how many there are by state, and the valid ones by expiry.

@@ -36,16 +36,16 @@ type Metrics struct {
 	facts            facts
 	requests         requests
 
-	policies   policies
-	snapshot   table[Snapshot]
-	cluster    table[ClusterState]
-	limits     table[LimitState]
-	workers    table[WorkerState]
-	overruns   table[OverrunState]
-	exemptions table[exemptions]
-	audit      table[AuditState]
-	recent     table[recentState]
-	reports    table[ReportsState]
+	policies policies
+	snapshot table[Snapshot]
+	cluster  table[ClusterState]
+	limits   table[LimitState]
+	workers  table[WorkerState]
+	overruns table[OverrunState]
+	written  written
+	audit    table[AuditState]
+	recent   table[recentState]
+	reports  table[ReportsState]
 }
 
 // New returns metrics that are registered with registry, which must not have them yet. Without a
@@ -83,12 +83,13 @@ func New(registry *prometheus.Registry) *Metrics {
 		"result")
 	m.workers.init(&m.catalog, workerRows()...)
 	m.overruns.init(&m.catalog, overrunRows()...)
-	m.exemptions.init(&m.catalog, exemptionRows()...)
+	m.written.exemptions.init(&m.catalog, exemptionRows()...)
+	m.written.candidates.init(&m.catalog, candidateRows()...)
 	m.recent.init(&m.catalog, recentRows()...)
 	m.audit.init(&m.catalog, auditRows()...)
 	m.reports.init(&m.catalog, reportRows()...)
 	m.facts.init(&m.catalog)
-	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.overruns, &m.exemptions, &m.audit, &m.recent, &m.reports, m.buildInfo())
+	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.overruns, &m.written.exemptions, &m.written.candidates, &m.audit, &m.recent, &m.reports, m.buildInfo())
 	return m
 }
 

@@ -11,10 +11,10 @@ import (
 )
 
 // nameLabels are the labels that name objects and namespaces of a cluster.
-var nameLabels = []string{"policy_namespace", "policy_name", "exemption_namespace", "exemption_name"}
+var nameLabels = []string{"policy_namespace", "policy_name", "exemption_namespace", "exemption_name", "candidate_namespace", "candidate_name"}
 
-// Nameless shows what [Metrics.Handler] shows without the labels that name policies, exemptions and
-// namespaces. Of series that differ in these only, counters are added, and of gauges there is the
+// Nameless shows what [Metrics.Handler] shows without the labels that name policies, exemptions, candidates
+// and namespaces. Of series that differ in these only, counters are added, and of gauges there is the
 // least: the exemption that expires first. What is counted does not fall when a policy is deleted.
 func (m *Metrics) Nameless() http.Handler {
 	deleted := prometheus.NewRegistry()

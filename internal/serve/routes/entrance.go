@@ -94,6 +94,12 @@ func (at Route) Phase() usher.Phase {
 	return usher.Phase(phase)
 }
 
+// OfCandidates reports whether the entry is for candidates alone: its answers have no effect.
+func (at Route) OfCandidates() bool {
+	entry, _ := rule.ParseEntry(at.entry)
+	return entry.OfCandidates()
+}
+
 // asked returns the entry that a request at the route is for. The path of a phase is for no
 // particular entry: older versions and manual configurations register it.
 func (at Route) asked() string {
