@@ -128,8 +128,10 @@ var mayImport = []struct {
 	{"internal/trial/isolated", []string{"api/...", "internal/rule", "internal/compile", "internal/lang/cue", "internal/lang/worker", "internal/trial"}},
 	// Which requests reach a door is what API servers are told to send.
 	{"internal/trial/lockout", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/webhookconfig", "internal/printable"}},
+	// What would be in force, decided after the answer.
+	{"internal/candidate", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/audit/queue", "internal/impact/diff", "internal/overrun"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
-	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/webhookconfig"}},
+	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/candidate", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/trial"}},
 	{"internal/convert/proof", []string{"."}},

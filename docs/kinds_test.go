@@ -39,8 +39,12 @@ func TestKindsAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := crd.Spec.Names
-		if !slices.Equal(names.Categories, []string{"usher"}) || len(names.ShortNames) != 1 {
-			t.Fatalf("%s has the categories %v and the short names %v, want usher and one", kind.Kind, names.Categories, names.ShortNames)
+		categories := []string{"usher"}
+		if kind.Candidate {
+			categories = append(categories, "candidates")
+		}
+		if !slices.Equal(names.Categories, categories) || len(names.ShortNames) != 1 {
+			t.Fatalf("%s has the categories %v and the short names %v, want %v and one", kind.Kind, names.Categories, names.ShortNames, categories)
 		}
 		scope := "cluster"
 		if kind.Namespaced {

@@ -58,7 +58,7 @@ func (r *Reporter) lead(ctx context.Context) {
 	l := &leader{
 		Reporter: r, writer: newWriter(r.policies, r.options),
 		term: r.replicas.Term(), seen: map[types.UID]sighting{},
-		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst), ownEvents: map[string]flowcontrol.RateLimiter{},
+		working: map[types.UID]working{}, uses: newUses(), counts: counts{}, events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst), ownEvents: map[string]flowcontrol.RateLimiter{},
 	}
 	backoff := replicas.NewBackoff(retryAtMost)
 	for ctx.Err() == nil {
@@ -95,6 +95,9 @@ type leader struct {
 	// exempting are the exemptions in force here, and uses those of all replicas, in this term.
 	exempting map[types.UID]*rule.ExemptionState
 	uses      uses
+	// evaluating are the candidates that are evaluated here, and counts those of all replicas, in this term.
+	evaluating map[types.UID]*rule.CandidateState
+	counts     counts
 	// apart is the time since when replicas differ in a shard; zero if they do not.
 	apart [shards]time.Time
 }
@@ -130,6 +133,7 @@ func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 // note remembers what was written about a policy, and writes Events.
 func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 	l.uses.written(w.policy.UID, now)
+	l.counts.written(w.policy.UID, &w.status, now)
 	if w.told != nil {
 		l.announce(ctx, w.policy, w.told, nil)
 	}
@@ -146,7 +150,8 @@ func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 	}
 }
 
-// await waits until there is a newer view than v, or an exemption is used for the first time.
+// await waits until there is a newer view than v, or an exemption is used, or a
+// candidate evaluated, for the first time.
 func (l *leader) await(ctx context.Context, v *view, atMost time.Duration) {
 	if atMost <= 0 {
 		return
@@ -154,7 +159,7 @@ func (l *leader) await(ctx context.Context, v *view, atMost time.Duration) {
 	timer, ticker := time.NewTimer(atMost), time.NewTicker(pollEvery)
 	defer timer.Stop()
 	defer ticker.Stop()
-	for !l.firstUsed(time.Now()) {
+	for !l.firstUsed(time.Now()) && !l.firstSeen() {
 		select {
 		case <-ctx.Done():
 			return
@@ -197,6 +202,7 @@ func (l *leader) sight(v *view, now time.Time) {
 func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	lagging := l.lagging(v, now)
 	l.countUses(now)
+	l.countCandidates()
 	var due, failed []write
 	rest := idleEvery
 	failing := l.failing()
@@ -211,8 +217,8 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		if p.Admission {
 			o.calls = v.calls
 		}
-		if l.exempts[p.Policy.Kind] {
-			w, again := l.exemption(known, p, o, now)
+		if own := l.statusOf(p.Policy.Kind); own != nil {
+			w, again := own(known, p, o, now)
 			rest = min(rest, again)
 			if w != nil {
 				w.changed = since

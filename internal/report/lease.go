@@ -30,10 +30,11 @@ func (r *Reporter) statement() replicas.Statement {
 	}
 	return replicas.Statement{
 		Annotations: map[string]string{
-			EnforcedAnnotation: enforced,
-			SnapshotAnnotation: strconv.FormatInt(v.Generation, 10),
-			FailingAnnotation:  failing,
-			ExemptedAnnotation: publishedUses(r.exemptions()),
+			EnforcedAnnotation:  enforced,
+			SnapshotAnnotation:  strconv.FormatInt(v.Generation, 10),
+			FailingAnnotation:   failing,
+			ExemptedAnnotation:  publishedUses(r.exemptions()),
+			EvaluatedAnnotation: publishedCounts(r.candidates()),
 		},
 		Version: fmt.Sprint(enforced, v.failures),
 	}
@@ -48,6 +49,8 @@ type replica struct {
 	failing  []rule.Failure
 	// exempted are the uses of exemptions since the replica started.
 	exempted []use
+	// evaluated are the counts of candidates.
+	evaluated []evaluated
 }
 
 // look reads what the other replicas say.
@@ -65,6 +68,7 @@ func (l *leader) look(ctx context.Context) error {
 		enforces, _ := parseDigests(p.Annotations[EnforcedAnnotation])
 		l.others = append(l.others, replica{
 			Peer: p, enforces: enforces, failing: parseFailures(p.Annotations[FailingAnnotation]), exempted: parseUses(p.Annotations[ExemptedAnnotation]),
+			evaluated: parseCounts(p.Annotations[EvaluatedAnnotation]),
 		})
 	}
 	return nil

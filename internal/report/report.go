@@ -47,6 +47,8 @@ type Options struct {
 	Failing func() []rule.Failure
 	// Exemptions returns the exemptions in force at this replica, with their uses; nil means none.
 	Exemptions func() []rule.ExemptionState
+	// Candidates returns the candidates that this replica evaluates, with what it has counted; nil means none.
+	Candidates func() []rule.CandidateState
 	// Log may be nil.
 	Log *slog.Logger
 }

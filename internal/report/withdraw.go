@@ -80,8 +80,10 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 // reports whether it did.
 func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
-	if enforced == nil {
-		enforced = meta.FindStatusCondition(status.Conditions, usherv1alpha1.ConditionValid)
+	for _, instead := range []string{usherv1alpha1.ConditionValid, usherv1alpha1.ConditionEvaluated} {
+		if enforced == nil {
+			enforced = meta.FindStatusCondition(status.Conditions, instead)
+		}
 	}
 	if enforced == nil {
 		return false

@@ -22,6 +22,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -31,6 +32,8 @@ type status struct {
 
 	LastUsed *metav1.Time `json:"lastUsed,omitempty"`
 	Uses     int64        `json:"uses,omitempty"`
+	// Candidate is the status of a candidate, which is written in place of the rest.
+	Candidate *usherv1alpha1.PolicyCandidateStatus `json:"-"`
 }
 
 // A writer knows the current status of the policies, because it has read them and is the only one
@@ -42,9 +45,9 @@ type writer struct {
 
 	resources map[string]schema.GroupVersionResource
 	known     map[types.UID]status
-	// exempts has the kinds of exemptions.
-	exempts map[string]bool
-	stale   time.Time
+	// kinds has the kinds by their names.
+	kinds map[string]api.Kind
+	stale time.Time
 	// reads counts how often they were read.
 	reads int
 	// refused are the policies whose status could not be written, with the time at which
@@ -55,12 +58,12 @@ type writer struct {
 }
 
 func newWriter(client dynamic.Interface, o Options) *writer {
-	resources, exempts := map[string]schema.GroupVersionResource{}, map[string]bool{}
+	resources, kinds := map[string]schema.GroupVersionResource{}, map[string]api.Kind{}
 	for _, kind := range api.Kinds() {
-		resources[kind.Kind], exempts[kind.Kind] = kind.GroupVersionResource(), kind.Exempts
+		resources[kind.Kind], kinds[kind.Kind] = kind.GroupVersionResource(), kind
 	}
 	return &writer{
-		client: client, log: o.Log, resources: resources, exempts: exempts, mute: map[string]time.Time{}, told: map[string]bool{},
+		client: client, log: o.Log, resources: resources, kinds: kinds, mute: map[string]time.Time{}, told: map[string]bool{},
 		limiter: flowcontrol.NewTokenBucketRateLimiter(float32(o.WritesPerSecond), 2*o.WritesPerSecond),
 	}
 }
@@ -107,6 +110,13 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 func statusOf(policy *unstructured.Unstructured) status {
 	var s status
 	tree, _, err := unstructured.NestedMap(policy.Object, "status")
+	if kind, _ := api.KindCalled(policy.GetKind()); kind.Candidate {
+		var read usherv1alpha1.PolicyCandidateStatus
+		if err != nil || tree == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &read) != nil {
+			return status{}
+		}
+		return ofCandidate(read)
+	}
 	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &s) != nil {
 		return status{}
 	}
@@ -167,7 +177,7 @@ func (w *writer) patch(ctx context.Context, item write) error {
 	defer cancel()
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": item.policy.UID},
-		{"op": "add", "path": "/status", "value": item.status},
+		{"op": "add", "path": "/status", "value": item.status.value()},
 	})
 	if err != nil {
 		return err

@@ -95,6 +95,10 @@ func Readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, names
 func fromKinds(list func(versions []api.Kind) ([]api.Policy, error)) ([]api.Policy, []Forbidden, error) {
 	kinds := api.ForeignKinds()
 	for _, kind := range api.Kinds() {
+		if kind.Candidate {
+			// They decide nothing.
+			continue
+		}
 		kinds = append(kinds, []api.Kind{kind})
 	}
 	var all []api.Policy

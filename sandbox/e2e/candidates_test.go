@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// labelled is an object policy about ConfigMaps of a namespace that have the label x.
+func labelled(t *testing.T, namespace, action string) *unstructured.Unstructured {
+	t.Helper()
+	return parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: %[1]q}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]q}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  validations: [{expression: "!('x' in object.metadata.?labels.orValue({}))", message: no x}]
+  bindings: [{validationActions: [%[2]s]}]
+`, namespace, action)
+}
+
+// candidateOf embeds policies in a candidate.
+func candidateOf(t *testing.T, kind, metadata string, replaces map[string]any, policies ...*unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	c := parse(t, `{apiVersion: usher.dev/v1alpha1, kind: %s, metadata: %s, spec: {}}`, kind, metadata)
+	spec := map[string]any{}
+	if replaces != nil {
+		spec["replaces"] = replaces
+	}
+	var all []any
+	for _, p := range policies {
+		all = append(all, p.Object)
+	}
+	if all != nil {
+		spec["policies"] = all
+	} else {
+		spec["remove"] = true
+	}
+	c.Object["spec"] = spec
+	return c
+}
+
+// awaitCounts waits until the status of a candidate has numbers.
+func (r *rig) awaitCounts(t *testing.T, candidate *unstructured.Unstructured, want map[string]int64) {
+	t.Helper()
+	client, err := r.of(candidate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "counts of the candidate", func() error {
+		stored, err := client.Get(testContext(t), candidate.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for field, n := range want {
+			if got, _, err := unstructured.NestedInt64(stored.Object, "status", field); err != nil || got != n {
+				return fmt.Errorf("%s is %d, not %d: %v", field, got, n, stored.Object["status"])
+			}
+		}
+		return nil
+	})
+}
+
+// TestCandidate is the session of an operator: a stricter version of a policy, and a new one about
+// something that is not sent otherwise, are evaluated without effect, counted, and then enforced.
+func TestCandidate(t *testing.T) {
+	t.Parallel()
+	r := sharedRig(t)
+	ctx := testContext(t)
+	namespace := r.Namespace(t)
+	r.enforce(t, labelled(t, namespace, "Warn"))
+	secrets := parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: %[1]s-secrets}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]q}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
+  validations: [{expression: "false", message: no secrets}]
+`, namespace)
+	stricter := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: stricter-%s}", namespace), map[string]any{"kind": "ClusterObjectPolicy", "name": namespace}, labelled(t, namespace, "Deny"))
+	another := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: another-%s}", namespace), nil, secrets)
+	for _, c := range []*unstructured.Unstructured{stricter, another} {
+		r.create(t, c)
+		r.awaitCondition(t, c, "Proven", "True")
+		r.awaitCondition(t, c, "Evaluated", "True")
+	}
+	for i := range 5 {
+		o := configMap(t, namespace, fmt.Sprint("a", i))
+		if i < 3 {
+			o.SetLabels(map[string]string{"x": ""})
+		}
+		r.create(t, o)
+		r.create(t, parse(t, `{apiVersion: v1, kind: Secret, metadata: {name: s%d, namespace: %s}}`, i, namespace))
+	}
+	r.awaitCounts(t, stricter, map[string]int64{"seen": 5, "newlyDenied": 3, "newlyAllowed": 0, "skipped": 0, "errors": 0})
+	r.awaitCounts(t, another, map[string]int64{"seen": 5, "newlyDenied": 5, "skipped": 0})
+	if _, err := r.apply(ctx, labelled(t, namespace, "Deny")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stricter version is in force", func() error {
+		o := configMap(t, namespace, "late")
+		o.SetLabels(map[string]string{"x": ""})
+		_, err := r.try(ctx, o)
+		return wantDenied(err, "no x")
+	})
+	// It is compared with the new version.
+	r.awaitCounts(t, stricter, map[string]int64{"newlyDenied": 0})
+}
+
+// TestCandidateOfTenants: who writes a candidate needs the rights that its policies need.
+func TestCandidateOfTenants(t *testing.T) {
+	t.Parallel()
+	r := sharedRig(t)
+	ctx := testContext(t)
+	namespace := r.Namespace(t)
+	own := parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ObjectPolicy
+metadata: {name: own, namespace: %[1]q}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]}
+  validations: [{expression: "false", message: "no"}]
+`, namespace)
+	jane := "jane-" + namespace
+	r.grant(t, jane, namespace, `[{verbs: [get, list, create, update], apiGroups: [usher.dev], resources: [policycandidates]}]`)
+	client, err := r.as(t, jane).of(candidateOf(t, "PolicyCandidate", fmt.Sprintf("{name: c, namespace: %s}", namespace), nil, own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "jane's rights", func() error {
+		_, err := client.List(ctx, metav1.ListOptions{})
+		return err
+	})
+	refused := func(want string) {
+		t.Helper()
+		_, err := client.Create(ctx, candidateOf(t, "PolicyCandidate", fmt.Sprintf("{name: c, namespace: %s}", namespace), nil, own), metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) {
+			err = errors.Join(err, errors.New("it is not refused"))
+		}
+		if err := wantDenied(err, want); err != nil {
+			t.Error(err)
+		}
+	}
+	refused("spec.policies[0] needs permission to create objectpolicies.usher.dev in " + namespace)
+}
