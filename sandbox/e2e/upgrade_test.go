@@ -20,7 +20,7 @@ import (
 )
 
 // recent are the resources that the release before does not have.
-var recent = []string{"clusterobjectpolicies", "clusterpolicyexemptions", "objectpolicies", "policyexemptions"}
+var recent = []string{"clusterobjectpolicies", "clusterpolicycandidates", "clusterpolicyexemptions", "objectpolicies", "policycandidates", "policyexemptions"}
 
 // TestUpgradeOfTheImageOnly runs this version with the CRDs and the ClusterRole of the release
 // before, as after an upgrade of the image only: Helm does not upgrade CRDs. What that release had
@@ -42,25 +42,25 @@ func TestUpgradeOfTheImageOnly(t *testing.T) {
 	r.process = process
 	r.enforce(t, labelling(t, namespace, namespace, "works"))
 	r.acting(t, namespace, "works")
-	r.told(t, "forbidden", 4, "ObjectPolicy: Usher may not read them: apply the chart of this version")
+	r.told(t, "forbidden", len(recent), "ObjectPolicy: Usher may not read them: apply the chart of this version")
 	r.told(t, "older", 1, "ClusterValidatePolicy: its CRD lacks status.problems, which the API server drops: apply the CRDs of this version")
 	r.commands(t, namespace,
 		[]string{"decide", "--from-cluster"}, []string{"authz", "adopt"}, []string{"authz", "adopt", "--all", "--dry-run"},
 		[]string{"authz", "can-i", "get", "pods", "--as", "jane"})
 
 	r.applyRights(t, true)
-	r.told(t, "absent", 4, "PolicyExemption: the cluster has no such kind: apply the CRDs of this version")
+	r.told(t, "absent", len(recent), "PolicyExemption: the cluster has no such kind: apply the CRDs of this version")
 	r.acting(t, namespace, "works")
 
 	if err := usher.InstallCRDs(testContext(t), r.RESTConfig, filepath.Join(root, "deploy", "crds")); err != nil {
 		t.Fatal(err)
 	}
-	r.told(t, "read", 9, "")
+	r.told(t, "read", 11, "")
 	r.acting(t, namespace, "works")
 
 	// And back: the kinds go with their policies, the others stay.
 	r.removeCRDs(t)
-	r.told(t, "absent", 4, "ClusterObjectPolicy: the cluster has no such kind")
+	r.told(t, "absent", len(recent), "ClusterObjectPolicy: the cluster has no such kind")
 	r.acting(t, namespace, "works")
 	process.Stop()
 	r.commands(t, namespace, []string{"uninstall"})
