@@ -64,11 +64,11 @@ const comparedPolicies = `
 // A step is a request of a session.
 type step func(ctx context.Context, kube kubernetes.Interface, namespace string) error
 
-// session returns the requests of a session, in order. Each is sent by a user of its own.
-func session() []step {
+// session returns the requests of a session, in order, ten a round. Each is sent by a user of its own.
+func session(rounds int) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
-	for i := range 12 {
+	for i := range rounds {
 		name := fmt.Sprintf("s-%d", i)
 		labels := map[string]string{}
 		if i%2 == 0 {
@@ -151,13 +151,17 @@ func refusedByAdmission(err error) bool {
 
 // TestImpactOfAnAuditLog sends a session to an API server without policies, and again with policies in force: what
 // usher impact says of the first, from the audit log, is what happens to the second, unless it says that it does
-// not know. A mutation is never known from what was admitted.
+// not know. A mutation is never known from what was admitted. With -whole it is 500 requests.
 func TestImpactOfAnAuditLog(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.log")
 	policy := writeFile(t, "audit.yaml", `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"]}, {"level": "None"}]}`)
 	r := newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--disable-admission-plugins=ServiceAccount"}})
-	steps := session()
+	rounds := 12
+	if *whole {
+		rounds = 50
+	}
+	steps := session(rounds)
 	before := r.send(t, steps, r.Namespace(t))
 	said := r.impact(t, log, len(steps))
 

@@ -75,29 +75,26 @@ const group = "audit.k8s.io/"
 // reports whether the line has events.
 func decode(line []byte, use func(*event) error) (bool, error) {
 	var one event
-	if json.Unmarshal(line, &one) != nil || !strings.HasPrefix(one.APIVersion, group) {
+	readable := json.Unmarshal(line, &one) == nil && strings.HasPrefix(one.APIVersion, group)
+	switch {
+	case readable && one.Kind == "Event":
+		return true, use(&one)
+	case !readable || one.Kind != "EventList":
 		return false, nil
 	}
-	if one.Kind != "EventList" {
-		if one.Kind != "Event" {
-			return false, nil
-		}
-		return true, use(&one)
-	}
 	list := json.NewDecoder(bytes.NewReader(one.Items))
-	if start, err := list.Token(); err != nil || start != json.Delim('[') {
-		return false, nil //nolint:nilerr // A list without items is no list of events.
-	}
-	for list.More() {
+	start, err := list.Token()
+	for err == nil && start == json.Delim('[') && list.More() {
 		var e event
-		if err := list.Decode(&e); err != nil {
-			return false, nil //nolint:nilerr // The rest of the line is left out, and counted.
+		if err = list.Decode(&e); err != nil {
+			break
 		}
-		if err := use(&e); err != nil {
-			return true, err
+		if used := use(&e); used != nil {
+			return true, used
 		}
 	}
-	return true, nil
+	// The rest of a list with something else in it is left out, and counted.
+	return err == nil && start == json.Delim('['), nil
 }
 
 // entry returns the request of an event, and why it is none, or none for admission.
