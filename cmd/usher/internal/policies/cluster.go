@@ -156,10 +156,7 @@ func (p Set) Elsewhere(stored []api.Policy) Set {
 			theirs[compile.Ref(stored[i].Object)] = true
 		}
 	}
-	files := p.files
-	p = setOf(p.compiler, slices.Clone(p.compiled), theirs)
-	p.files = files
-	return p
+	return setOf(p.compiler, slices.Clone(p.compiled), theirs)
 }
 
 // Replaced returns the set with the policies in files, also in place of those with the same name.
@@ -180,9 +177,7 @@ func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string) (Set, e
 			all = append(all, p.compiled[i])
 		}
 	}
-	with := setOf(p.compiler, all, theirs)
-	with.files = known
-	return with, nil
+	return setOf(p.compiler, all, theirs), nil
 }
 
 // UsableWith is [Usable] for the policies in files together with those of a cluster, which come
@@ -228,7 +223,5 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 	if len(all) == 0 {
 		return Set{}, errors.New("no policies of the cluster can be used")
 	}
-	with := setOf(compiler, all, nil)
-	with.files = known
-	return with, nil
+	return setOf(compiler, all, nil), nil
 }

@@ -24,9 +24,7 @@ func (p Set) Denying(ctx context.Context) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	with := setOf(p.compiler, compiled, theirs)
-	with.files = p.files
-	return with, nil
+	return setOf(p.compiler, compiled, theirs), nil
 }
 
 // denying returns a copy of a policy, or of a binding, that denies.

@@ -33,8 +33,6 @@ type Set struct {
 	compiler bounded.Compiler
 	// compiled has the rules of Rules.
 	compiled []compile.Compiled
-	// files are the policies that come from files; nil if all do.
-	files map[usher.PolicyRef]bool
 }
 
 // None returns a set without policies.
@@ -88,9 +86,6 @@ func (p Set) Only(keep func(usher.PolicyRef) bool) Set {
 
 // Timeout returns how long one of the policies may take for an object; 0 is any time.
 func (p Set) Timeout() time.Duration { return p.compiler.Timeout }
-
-// FromFile reports whether a policy comes from a file, and not from a cluster or another set.
-func (p Set) FromFile(ref usher.PolicyRef) bool { return p.files == nil || p.files[ref] }
 
 // Deciding returns the policies that have rules for writes of objects, in the order of evaluation.
 func (p Set) Deciding() []usher.PolicyRef {
