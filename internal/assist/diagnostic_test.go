@@ -16,7 +16,7 @@ func TestDiagnostics(t *testing.T) {
 	try := trial.New(trial.Options{})
 	service := assist.New(assist.Options{Checker: func() assist.Checker { return check.NewSession(bounded.Compiler{}, try) }})
 	const bound = "  bindings: [{name: all}]\n"
-	plain := strings.Split(head, "  paramKind")[0]
+	plain, _, _ := strings.Cut(head, "  paramKind")
 	for _, test := range []struct{ reason, text, message, of, insert string }{
 		{"an unknown field", plain + "  failurePolcy: Fail\n  validations: [{expression: 'true'}]\n" + bound, "failurePolcy", "failurePolcy", "failurePolicy"},
 		{"a misspelled field of an object", plain + "  validations: [{expression: object.spec.hostNetwrk == true}]\n" + bound, "hostNetwrk", "hostNetwrk", "hostNetwork"},
