@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/usher-dev/usher/fact"
@@ -14,6 +15,12 @@ import (
 // A Store resolves refs to the objects that it was made of. It is immutable.
 type Store struct {
 	kinds map[kind]objects
+	// except is an object that the store does not have, of the kind; the zero value is none.
+	except struct {
+		kind
+
+		name
+	}
 }
 
 type kind struct{ apiVersion, kind string }
@@ -26,6 +33,8 @@ type objects struct {
 	ordered []map[string]any
 	// namespaced and cluster say that some of them are in a namespace, and that some are in none.
 	namespaced, cluster bool
+	// except is left out; the zero value is none.
+	except name
 }
 
 var _ fact.Resolver = (*Store)(nil)
@@ -59,9 +68,45 @@ func FromTrees(trees []map[string]any) *Store {
 	return s
 }
 
+// Without returns a store that has all objects but one, in constant time.
+func (s *Store) Without(apiVersion, kindName, namespace, objectName string) *Store {
+	less := &Store{kinds: s.kinds}
+	less.except.kind, less.except.name = kind{apiVersion, kindName}, name{namespace, objectName}
+	return less
+}
+
 // Has reports whether the store has an object of a kind.
 func (s *Store) Has(apiVersion, kindName string) bool {
-	return len(s.kinds[kind{apiVersion, kindName}].ordered) > 0
+	for range s.of(kind{apiVersion, kindName}).each() {
+		return true
+	}
+	return false
+}
+
+// of returns the objects of a kind.
+func (s *Store) of(k kind) objects {
+	of := s.kinds[k]
+	if s.except.kind == k {
+		of.except = s.except.name
+	}
+	return of
+}
+
+// each returns the objects in their order.
+func (of objects) each() iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		for _, tree := range of.ordered {
+			if nameOf(tree) != of.except && !yield(tree) {
+				return
+			}
+		}
+	}
+}
+
+// get returns the object of a name.
+func (of objects) get(n name) (map[string]any, bool) {
+	tree, ok := of.byName[n]
+	return tree, ok && n != of.except
 }
 
 // Resolve finds the object that ref names or selects. A kind that the store has no object
@@ -71,7 +116,7 @@ func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("resolve %s: it is not an object", ref)
 	}
-	of := s.kinds[kind{o.APIVersion, o.Kind}]
+	of := s.of(kind{o.APIVersion, o.Kind})
 	if o.Name != "" {
 		return of.named(o)
 	}
@@ -84,7 +129,7 @@ func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	case o.All:
 		return of.all(o)
 	}
-	for _, tree := range of.ordered {
+	for tree := range of.each() {
 		if (o.Namespace == "" || o.Namespace == nameOf(tree).namespace) && o.Selector.Matches(tree) {
 			return tree, nil
 		}
@@ -93,11 +138,11 @@ func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 }
 
 func (of objects) named(o *fact.Object) (any, error) {
-	if tree, ok := of.byName[name{o.Namespace, o.Name}]; ok {
+	if tree, ok := of.get(name{o.Namespace, o.Name}); ok {
 		return tree, nil
 	}
 	if o.AnyScope {
-		if tree, ok := of.byName[name{"", o.Name}]; ok {
+		if tree, ok := of.get(name{"", o.Name}); ok {
 			return tree, nil
 		}
 	}
@@ -128,7 +173,7 @@ func (of objects) all(o *fact.Object) (any, error) {
 		return nil, fmt.Errorf("get %s: %w", o, err)
 	}
 	all := []any{}
-	for _, tree := range of.ordered {
+	for tree := range of.each() {
 		in := nameOf(tree).namespace
 		every := o.Namespace == "" && !o.AnyScope
 		if (every || o.Namespace == in || o.AnyScope && in == "") && o.Selector.Matches(tree) {
@@ -144,7 +189,7 @@ func (of objects) sample(o *fact.Object) (any, error) {
 		return nil, fmt.Errorf("get %s: %w", o, err)
 	}
 	s := fact.NewSampler(o.Sample)
-	for _, tree := range of.ordered {
+	for tree := range of.each() {
 		if nameOf(tree).namespace == o.Namespace {
 			s.Add(fact.Item{Decoded: tree}, tree)
 		}

@@ -66,7 +66,7 @@ func (e *Expect) noteFaults(d usher.Decision) []string {
 			faults = append(faults, fmt.Sprintf("warnings: expected %s, got %s", list(want), list(got)))
 		}
 	}
-	if got := causes(d); e.Causes != nil && !slices.Equal(e.Causes, got) {
+	if got := Causes(d); e.Causes != nil && !slices.Equal(e.Causes, got) {
 		faults = append(faults, fmt.Sprintf("causes: expected %s, got %s", list(e.Causes), list(got)))
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.AuditAnnotations)) {
@@ -84,8 +84,8 @@ func (e *Expect) noteFaults(d usher.Decision) []string {
 	return faults
 }
 
-// causes are the parts of rules that deny the request, with their fields.
-func causes(d usher.Decision) []string {
+// Causes are the parts of rules that deny the request, with their fields.
+func Causes(d usher.Decision) []string {
 	var all []string
 	for i := range d.Findings {
 		for _, check := range d.Findings[i].Checks {

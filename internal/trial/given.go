@@ -24,6 +24,7 @@ func (t *run) given(ctx context.Context, objects []map[string]any) {
 		if kindOf(object) != t.of {
 			continue
 		}
+		leave := t.enter(namespaceOf(object, objects))
 		for _, operation := range t.operations() {
 			failure := t.failure(ctx, operation, object)
 			if failure == nil {
@@ -40,6 +41,7 @@ func (t *run) given(ctx context.Context, objects []map[string]any) {
 			}
 			break
 		}
+		leave()
 	}
 	for _, l := range t.lacks {
 		if len(l.at) > 0 && len(l.given) > 0 {
@@ -47,6 +49,33 @@ func (t *run) given(ctx context.Context, objects []map[string]any) {
 			p := &t.problems[l.problem]
 			p.What = strings.Replace(p.What, described, described+", as "+listed(l.given), 1)
 		}
+	}
+}
+
+// namespaceOf returns the namespace of an object if it is among objects, or nil.
+func namespaceOf(object map[string]any, objects []map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	in, _ := metadata["namespace"].(string)
+	i := slices.IndexFunc(objects, func(o map[string]any) bool {
+		return in != "" && o["apiVersion"] == "v1" && o["kind"] == "Namespace" && nameIn(o) == in
+	})
+	if i < 0 {
+		return nil
+	}
+	return objects[i]
+}
+
+// enter has the world be one with a namespace that was given, until the function that it returns is called. Nil
+// changes nothing.
+func (t *run) enter(namespace map[string]any) (leave func()) {
+	if namespace == nil {
+		return func() {}
+	}
+	settled, before := t.settled, t.world.put(namespace)
+	t.settled = true
+	return func() {
+		t.settled = settled
+		t.world.put(before)
 	}
 }
 

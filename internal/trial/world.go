@@ -58,11 +58,12 @@ func (w *world) lacks() bool {
 	return w.others
 }
 
-// put replaces the namespace.
-func (w *world) put(namespace map[string]any) {
+// put replaces the namespace, and returns the one before.
+func (w *world) put(namespace map[string]any) (before map[string]any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.namespace = namespace
+	before, w.namespace = w.namespace, namespace
+	return before
 }
 
 // A place is a sample of a namespace: its labels and annotations.

@@ -1,11 +1,9 @@
 package compare
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,25 +24,33 @@ const noUser = "objects do not tell who writes them"
 
 // read calls use for all requests, in order. Files of folders that have none are skipped with a note.
 func (c *comparing) read(ctx context.Context, cmd *cobra.Command, s cli.Streams, from []string, use func(item) error) error {
-	var skipped []string
+	var files []requestFile
 	for _, path := range from {
-		files := []string{path}
+		names := []string{path}
 		if path != "-" {
 			found, err := manifest.Files(path)
 			if err != nil {
 				return fmt.Errorf("--requests: %w", err)
 			}
-			files = found
+			names = found
 		}
-		for _, file := range files {
-			err := c.readFile(ctx, s, file, use)
-			if file != path && errors.Is(err, objects.ErrNoObject) {
-				skipped = append(skipped, file)
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("--requests: %w", err)
-			}
+		for _, name := range names {
+			files = append(files, requestFile{name: name, inFolder: name != path})
+		}
+	}
+	if err := c.knowObjects(s, files); err != nil {
+		return fmt.Errorf("--requests: %w", err)
+	}
+	var skipped []string
+	for i := range files {
+		file := &files[i]
+		err := c.readFile(ctx, s, file, use)
+		if file.inFolder && errors.Is(err, objects.ErrNoObject) {
+			skipped = append(skipped, file.name)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("--requests: %w", err)
 		}
 	}
 	if len(skipped) > 0 {
@@ -54,24 +60,19 @@ func (c *comparing) read(ctx context.Context, cmd *cobra.Command, s cli.Streams,
 }
 
 // readFile calls use for the requests of a file, which is an audit log if it begins like one.
-func (c *comparing) readFile(ctx context.Context, s cli.Streams, file string, use func(item) error) error {
-	in := s.In
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = opened.Close() }()
-		in = opened
+func (c *comparing) readFile(ctx context.Context, s cli.Streams, file *requestFile, use func(item) error) error {
+	kept, err := file.open(s)
+	if err != nil {
+		return err
 	}
-	buffered := bufio.NewReaderSize(in, 1<<16)
-	if auditlog.Recognises(buffered) {
-		return c.log.Read(ctx, buffered, file, func(e auditlog.Entry) error { return use(item{Subject: e.Subject}) })
+	defer kept.close()
+	switch {
+	case kept.isLog():
+		return c.log.Read(ctx, kept.buffered, file.name, func(e auditlog.Entry) error { return use(item{Subject: e.Subject}) })
+	case file.hasCases():
+		return readCases(ctx, file.name, use)
 	}
-	if file != "-" && manifest.HasCases(file) {
-		return readCases(ctx, file, use)
-	}
-	inputs, err := objects.From(file, buffered)
+	inputs, err := kept.objects(file.name)
 	for i := range inputs {
 		subject, err := c.subjectOf(&inputs[i])
 		if err != nil {

@@ -83,6 +83,7 @@ func (s *scene) set(i *item) {
 	}
 	if r := i.Request; r != nil {
 		s.store.Assume([]string{r.Namespace})
+		s.store.Decide(r)
 	}
 }
 

@@ -54,7 +54,7 @@ func (f *Flags) LoadFor(n int) ([]*Store, []fact.Resolver, error) {
 	objects := object.FromTrees(trees)
 	stores, resolvers := make([]*Store, n), make([]fact.Resolver, n)
 	for i := range stores {
-		stores[i] = &Store{objects: objects}
+		stores[i] = &Store{objects: objects, files: trees}
 		resolvers[i] = f.From(stores[i], access)
 	}
 	return stores, resolvers, nil
@@ -86,32 +86,28 @@ func (f *Flags) FromCluster(c *clients.Set) fact.Resolver {
 	return f.From(objects, clusterfact.Authorizer(c.Access.AuthorizationV1().SubjectAccessReviews()))
 }
 
-// A Store finds objects among those of --facts, and remembers which ones are missing. With a nil
-// Store, none are missing.
+// A Store finds objects among those of --facts and of the input, and remembers which ones are missing. With a
+// nil Store, such as with the facts of a cluster, none are missing, and those of the input are no facts.
 type Store struct {
 	objects *object.Store
+	// files are the objects of --facts, and input is what there is beside them.
+	files []map[string]any
+	input map[identity]bool
 	// assumed are the namespaces of the requests.
 	assumed map[string]bool
+	// absent is the object that a request creates; the zero value is none.
+	absent identity
 
 	mu      sync.Mutex
 	missing []string
-}
-
-// Assume says that namespaces exist, as those of requests do: an API server refuses requests for
-// others. It replaces those of the last call.
-func (s *Store) Assume(namespaces []string) {
-	if s == nil {
-		return
-	}
-	s.assumed = map[string]bool{}
-	for _, name := range namespaces {
-		s.assumed[name] = true
-	}
+	// read are objects of the input that were found.
+	read map[identity]map[string]any
 }
 
 // Resolve implements [fact.Resolver].
 func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
-	found, err := s.objects.Resolve(ctx, ref)
+	existing := s.existing()
+	found, err := existing.Resolve(ctx, ref)
 	o, ok := ref.(*fact.Object)
 	if !ok {
 		return found, err
@@ -120,15 +116,16 @@ func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if found == nil {
 		name = ref.String()
 	}
-	if o.All && !s.objects.Has(o.APIVersion, o.Kind) {
+	if o.All && !existing.Has(o.APIVersion, o.Kind) {
 		name = o.APIVersion + " " + o.Kind + " *"
 	}
 	if err != nil && o.APIVersion == "v1" && o.Kind == "Namespace" && s.assumed[o.Name] {
 		found, err = object.Namespace(o.Name), nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteRead(found)
 	if name != "" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		if !slices.Contains(s.missing, name) {
 			s.missing = append(s.missing, name)
 		}

@@ -30,6 +30,8 @@ type Report struct {
 	Kinds []result.KindStatus `json:"kinds,omitempty"`
 	// NotJudged are the rules that say nothing of objects, although they are for them.
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
+	// MissingFacts are objects that policies read and that are not known: results would differ if they exist.
+	MissingFacts []string `json:"missingFacts,omitempty"`
 	// Abouts are what policies say about themselves, as far as that is known.
 	Abouts map[usher.PolicyRef]About `json:"-"`
 }
@@ -37,6 +39,8 @@ type Report struct {
 // An About is what the writer of a policy says about it.
 type About struct {
 	Description string
+	// Messages are those of its validations, by name or field, that are the same for all objects.
+	Messages map[string]string
 	// Links are URLs of pages about it.
 	Links []string
 }
@@ -77,6 +81,14 @@ func (r *Report) Incomplete() bool {
 
 // NothingAudited is said of a report without results, also of passes.
 const NothingAudited = "nothing was audited: no policy is for any of the objects"
+
+// Missing says which objects are not known; it is empty if policies read no such object.
+func (r *Report) Missing() string {
+	if len(r.MissingFacts) == 0 {
+		return ""
+	}
+	return "policies read what --facts does not have: " + printable.Line(strings.Join(r.MissingFacts, ", "))
+}
 
 // Nothing reports that nothing was audited.
 func (r *Report) Nothing() bool { return r.Summary == (result.Summary{}) }

@@ -60,6 +60,11 @@ func JUnit(w io.Writer, r *Report) error {
 	if rest := listed[usher.PolicyRef{}]; len(rest) > 0 {
 		suites.Suites = append(suites.Suites, junitSuiteOf(Policy{}, rest))
 	}
+	if missing := r.Missing(); missing != "" {
+		suite := junitSuite{Name: "usher audit: facts"}
+		suite.add(junitCase{Name: missing, Class: suite.Name, Skipped: &junitMessage{Message: missing}})
+		suites.Suites = append(suites.Suites, suite)
+	}
 	if r.Nothing() {
 		suite := junitSuite{Name: "usher audit"}
 		suite.add(junitCase{Name: NothingAudited, Class: suite.Name, Error: &junitMessage{Message: NothingAudited, Type: "error"}})

@@ -50,6 +50,9 @@ func Markdown(w io.Writer, r *Report) error {
 		}
 		b.WriteByte('\n')
 	}
+	if missing := r.Missing(); missing != "" {
+		fmt.Fprintf(&b, "\nNot known: %s\n", Prose(missing))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

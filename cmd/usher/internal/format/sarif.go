@@ -111,7 +111,7 @@ const maxSARIF = 25_000
 
 // SARIF writes a report as a log of SARIF 2.1.0. A rule of it is one part of a policy. Exempted
 // results are suppressed, results that need a request are notApplicable, and kinds that cannot be
-// read are notifications of an invocation that was not successful.
+// read are notifications of an invocation that was not successful. Objects that are not known are notifications, too.
 func SARIF(w io.Writer, r *Report, version string) error {
 	run := newRun(version)
 	for _, kind := range r.Kinds {
@@ -119,6 +119,9 @@ func SARIF(w io.Writer, r *Report, version string) error {
 			run.Invocations[0].Successful = false
 			run.notify("error", kind.String()+": "+kind.Error)
 		}
+	}
+	if missing := r.Missing(); missing != "" {
+		run.notify("note", missing)
 	}
 	if r.Nothing() {
 		run.notify("warning", NothingAudited)
@@ -197,6 +200,10 @@ func sarifRuleOf(id string, r *Result, policy About) sarifRule {
 		Configuration:    sarifLevel{severityLevel(r.Severity)},
 		Properties:       map[string]any{},
 	}
+	// The headline of what code scanning lists is what it asks for; the ID has its name.
+	if headline := firstSentence(cmp.Or(policy.Messages[cmp.Or(r.Validation, r.Rule)], policy.Description)); headline != "" {
+		about.ShortDescription = sarifText{headline}
+	}
 	if policy.Description != "" {
 		about.FullDescription = sarifText{printable.Words(policy.Description)}
 	}
@@ -212,6 +219,18 @@ func sarifRuleOf(id string, r *Result, policy About) sarifRule {
 		about.Properties["tags"] = []string{printable.Line(r.Category)}
 	}
 	return about
+}
+
+// maxHeadline is how many characters of a headline GitHub shows.
+const maxHeadline = 255
+
+// firstSentence returns the first sentence of a text, on one line.
+func firstSentence(text string) string {
+	text = printable.Words(text)
+	if sentence, _, more := strings.Cut(text, ". "); more {
+		text = sentence + "."
+	}
+	return printable.CutRunes(text, maxHeadline)
 }
 
 // isLink reports whether a text is the URL of a page.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,18 +34,20 @@ func Init(s cli.Streams) *cobra.Command {
 		Long: `Init writes policies of packs with their test cases, a workflow that checks and tests them,
 and a README, into a folder, which is the current one by default. A README and a workflow that
 exist stay as they are; if one of the policies or of their cases exists, nothing is written.
+With --pack none it writes only the workflow and the README, beside policies that you have.
 
 The cases have the params and actions of the pack, so that they pass with any --params and
 --action, and go on passing when you change those of the policies.`,
 		Example: `  usher init policies
-  usher init --pack supply-chain --pack networking --params 'registries=[registry.acme.example]' policies`,
+  usher init --pack supply-chain --pack networking --params 'registries=[registry.acme.example]' policies
+  usher init --pack none`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			policies, settings, err := flags.Select(chosen)
+			policies, settings, err := selected(&flags, chosen)
 			if err != nil {
 				return err
 			}
@@ -62,16 +65,11 @@ The cases have the params and actions of the pack, so that they pass with any --
 			for _, path := range kept {
 				cli.Notef(cmd, s, "note", "%s exists, and stays as it is", filepath.Join(dir, path))
 			}
-			enter := ""
-			if dir != "." {
-				enter = "cd " + dir + " && "
-			}
-			_, err = fmt.Fprintf(s.Out, "wrote %s with test cases to %s; next: %susher test --coverage --mutate cases/\n",
-				cli.Count(len(policies), "policy", "policies"), dir, enter)
+			_, err = fmt.Fprintln(s.Out, summary(dir, len(policies), made, kept))
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVar(&chosen, "pack", []string{"best-practices"}, "pack or policy to begin with, such as supply-chain (repeatable)")
+	cmd.Flags().StringArrayVar(&chosen, "pack", []string{"best-practices"}, "pack or policy to begin with, such as supply-chain, or none (repeatable)")
 	if err := cmd.RegisterFlagCompletionFunc("pack", flags.Complete); err != nil {
 		panic(err)
 	}
@@ -80,11 +78,54 @@ The cases have the params and actions of the pack, so that they pass with any --
 	return cmd
 }
 
+// noPack in place of a pack means no policies.
+const noPack = "none"
+
+// selected returns the policies to begin with.
+func selected(flags *packs.Flags, chosen []string) ([]library.Policy, []library.Settings, error) {
+	switch {
+	case slices.Contains(chosen, ""):
+		return nil, nil, errors.New("--pack is empty: name a pack or policy, as 'usher library list' does, or none")
+	case !slices.Contains(chosen, noPack):
+		return flags.Select(chosen)
+	case len(chosen) > 1:
+		return nil, nil, errors.New("--pack none excludes others")
+	case flags.HasSettings():
+		return nil, nil, errors.New("--params and --action are for policies, and --pack none has none")
+	}
+	return nil, nil, nil
+}
+
+// summary says what was written, and what to do next.
+func summary(dir string, policies int, made []files.File, kept []string) string {
+	var written []string
+	next := "usher check --strict policies/"
+	if policies > 0 {
+		written = append(written, cli.Count(policies, "policy", "policies")+" with test cases")
+		next = "usher test --coverage --mutate cases/"
+	}
+	for _, f := range made {
+		if f.Optional && !slices.Contains(kept, f.Path) {
+			written = append(written, f.Path)
+		}
+	}
+	if dir != "." {
+		next = "cd " + dir + " && " + next
+	}
+	if len(written) == 0 {
+		return "nothing to write; next: " + next
+	}
+	return fmt.Sprintf("wrote %s to %s; next: %s", strings.Join(written, ", "), dir, next)
+}
+
 // repository returns the files of a repository with policies.
 func repository(policies []library.Policy, settings []library.Settings, names string) ([]files.File, error) {
 	readme, err := start.ReadFile("init/README.md")
 	if err != nil {
 		return nil, fmt.Errorf("read README: %w", err)
+	}
+	if len(policies) == 0 {
+		readme, _, _ = bytes.Cut(readme, []byte("\nThe policies are from the library"))
 	}
 	workflow, err := start.ReadFile("init/workflow.yaml")
 	if err != nil {

@@ -33,6 +33,17 @@ type Input struct {
 	nth  nth
 }
 
+// Trees returns the objects of inputs, without reviews.
+func Trees(inputs []Input) []map[string]any {
+	var trees []map[string]any
+	for i := range inputs {
+		if inputs[i].Object != nil {
+			trees = append(trees, inputs[i].Object)
+		}
+	}
+	return trees
+}
+
 // RegisterFlag adds the flag -f, which names files and folders with objects.
 func RegisterFlag(flags *pflag.FlagSet, paths *[]string) {
 	flags.StringArrayVarP(paths, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")

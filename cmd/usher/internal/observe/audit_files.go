@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
@@ -33,11 +34,8 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	if err != nil {
 		return nil, err
 	}
-	definitions := make([]map[string]any, len(inputs))
-	for i := range inputs {
-		definitions[i] = inputs[i].Object
-	}
-	kinds, err := f.facts.Kinds(definitions...)
+	input := objects.Trees(inputs)
+	kinds, err := f.facts.Kinds(input...)
 	if err != nil {
 		return nil, err
 	}
@@ -50,16 +48,18 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 		found = append(found, o)
 	}
 	store.Assume(namespacesOf(found))
+	facts.Know(input, "", store)
 	stop := cli.ShowProgress(s.Err, func() string { return fmt.Sprintf("%d of %d objects", sc.done.Load(), len(found)) })
 	err = sc.judgeAll(cmd.Context(), found)
 	stop()
 	if err != nil {
 		return nil, err
 	}
-	if missing := store.TakeMissing(); len(missing) > 0 {
-		cli.Notef(cmd, s, "note", "policies read what --facts does not have: %s", strings.Join(missing, ", "))
+	report := sc.report()
+	if report.MissingFacts = store.TakeMissing(); len(report.MissingFacts) > 0 {
+		cli.Notef(cmd, s, "note", "%s", report.Missing())
 	}
-	return sc.report(), nil
+	return report, nil
 }
 
 // inputs reads the objects of the files.

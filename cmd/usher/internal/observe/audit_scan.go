@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -106,11 +108,27 @@ func (sc *scan) in(versions judge.Versions) {
 func aboutsOf(all []compile.Compiled) map[usher.PolicyRef]format.About {
 	abouts := map[usher.PolicyRef]format.About{}
 	for i := range all {
-		if description, links := all[i].About(); description != "" || len(links) > 0 {
-			abouts[all[i].Ref] = format.About{Description: description, Links: links}
+		description, links := all[i].About()
+		if messages := messagesOf(&all[i]); description != "" || len(links)+len(messages) > 0 {
+			abouts[all[i].Ref] = format.About{Description: description, Links: links, Messages: messages}
 		}
 	}
 	return abouts
+}
+
+// messagesOf returns the messages of validations that are the same for all objects, by name or field.
+func messagesOf(c *compile.Compiled) map[string]string {
+	spec := c.ObjectSpec()
+	if spec == nil {
+		return nil
+	}
+	messages := map[string]string{}
+	for i := range spec.Validations {
+		if v := &spec.Validations[i]; v.Message != "" && v.MessageExpression == "" {
+			messages[cmp.Or(v.Name, fmt.Sprintf("spec.validations[%d]", i))] = v.Message
+		}
+	}
+	return messages
 }
 
 // only selects the policies with a name, which can be NAMESPACE/NAME. It reports whether there is

@@ -246,5 +246,8 @@ func (f *Flags) Complete(_ *cobra.Command, _ []string, _ string) ([]cobra.Comple
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// HasSettings reports whether the flags have settings of policies.
+func (f *Flags) HasSettings() bool { return f.action != "" || len(f.params)+len(f.namespaces) > 0 }
+
 // Action returns the action that the flags set, empty for none.
 func (f *Flags) Action() string { return f.action }

@@ -122,11 +122,12 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	var late error
 	for _, r := range requests {
 		var j Judgement
+		f.store.Decide(r.Request)
 		if j, late = judgeWithin(cmd.Context(), f.limits.Timeout(), decider, rules, r); late != nil {
 			// The policy takes as long for the next one.
 			break
 		}
-		j.MissingFacts = f.store.TakeMissing()
+		j.MissingFacts, j.read = f.store.TakeMissing(), f.store.TakeRead()
 		report.add(j)
 	}
 	if late == nil || len(report.Decisions) > 0 {

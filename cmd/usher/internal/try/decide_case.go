@@ -44,7 +44,7 @@ func (f *decideFlags) printCases(w io.Writer, report *decideReport) error {
 			return fmt.Errorf("%s: %w", report.Decisions[i].File, err)
 		}
 		for _, c := range cases {
-			c.PolicyFiles, c.Objects = f.policyFiles(), facts
+			c.PolicyFiles, c.Objects = f.policyFiles(), slices.Concat(report.Decisions[i].read, facts)
 			text, err := printable.YAML(c)
 			if err != nil {
 				return fmt.Errorf("encode case: %w", err)
@@ -108,7 +108,7 @@ func caseOf(a *asked, matched bool) (*policytest.Case, error) {
 		return nil, err
 	}
 	allowed := d.Verdict != usher.Deny
-	e := &policytest.Expect{Allowed: &allowed, NoMatch: !matched && allowed, Warnings: d.Warnings}
+	e := &policytest.Expect{Allowed: &allowed, NoMatch: !matched && allowed, Warnings: d.Warnings, Causes: policytest.Causes(*d)}
 	word := "allowed"
 	switch {
 	case !allowed:

@@ -155,6 +155,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		f.names = append(f.names, one.Policy.Name, one.Policy.Namespace+"/"+one.Policy.Name)
 	}
 	for _, q := range requests {
+		f.store.Decide(q.Request)
 		j, err := judgeWithin(cmd.Context(), f.limits.Timeout(), atEntry(set.Decider(facts)), nil, q)
 		if err != nil {
 			return err

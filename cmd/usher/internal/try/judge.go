@@ -36,6 +36,8 @@ type Judgement struct {
 
 	before map[string]any
 	asked  []asked
+	// read are other objects of the input that policies have read.
+	read []map[string]any
 }
 
 // An asked is the request to one phase and its decision.

@@ -130,12 +130,13 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, parts []part,
 	if err != nil {
 		return err
 	}
-	known.Assume(namespacesOf(requests))
+	f.know(known, requests)
 	for i := range parts {
 		parts[i].decider = parts[i].Decider(resolver)
 	}
 	for _, q := range requests {
 		var o triedObject
+		known.Decide(q.Request)
 		for i := range parts {
 			if err := parts[i].try(cmd.Context(), q, &o); err != nil {
 				return err

@@ -21,6 +21,8 @@ type requestFlags struct {
 	namespace, name       string
 	user                  user.Flags
 	dryRun                bool
+	// known are the objects that were read, those before updates last.
+	known []map[string]any
 }
 
 // register adds the flags. Namespace is the default of the flag.

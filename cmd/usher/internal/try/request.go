@@ -9,6 +9,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/policytest"
@@ -22,13 +23,15 @@ type Question struct {
 	written bool
 }
 
-// namespacesOf returns the namespaces of requests.
-func namespacesOf(questions []Question) []string {
+// know tells a store what exists besides its own objects: the namespaces of requests, and the objects of the
+// input, as they are before an update.
+func (f *requestFlags) know(store *facts.Store, questions []Question) {
 	namespaces := make([]string, len(questions))
 	for i, q := range questions {
 		namespaces[i] = q.Request.Namespace
 	}
-	return namespaces
+	store.Assume(namespaces)
+	facts.Know(f.known, f.namespace, store)
 }
 
 // requests returns the requests that the command line defines.
@@ -37,6 +40,7 @@ func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	if err != nil {
 		return nil, err
 	}
+	f.known = slices.Concat(objects.Trees(inputs), objects.Trees(olds))
 	who, err := f.user.User()
 	if err != nil {
 		return nil, err

@@ -67,7 +67,7 @@ func (f *decideFlags) questions(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	}
 	f.noteWritten(cmd, s, all)
 	all = append(all, stored...)
-	f.store.Assume(namespacesOf(all))
+	f.know(f.store, all)
 	return all, nil
 }
 

@@ -1,0 +1,164 @@
+package facts
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/kind"
+)
+
+// An identity names an object.
+type identity struct{ apiVersion, kind, namespace, name string }
+
+func identityOf(tree map[string]any) identity {
+	metadata, _ := tree["metadata"].(map[string]any)
+	var of identity
+	of.apiVersion, _ = tree["apiVersion"].(string)
+	of.kind, _ = tree["kind"].(string)
+	of.namespace, _ = metadata["namespace"].(string)
+	of.name, _ = metadata["name"].(string)
+	return of
+}
+
+// Know says that the objects of the input exist, beside those of --facts, which count where both have one of a
+// name: they are what somebody says a cluster has. Objects whose names API servers make are left out. Those of
+// namespaced kinds are in a namespace if they name none. What users may do still follows from --facts alone.
+func Know(input []map[string]any, namespace string, stores ...*Store) {
+	stores = slices.DeleteFunc(slices.Clone(stores), func(s *Store) bool { return s == nil })
+	if len(stores) == 0 {
+		return
+	}
+	var kinds *kind.Set
+	var known []map[string]any
+	names := map[identity]bool{}
+	for _, tree := range input {
+		of := identityOf(tree)
+		if of.apiVersion == "" || of.kind == "" || of.name == "" {
+			continue
+		}
+		if of.namespace == "" && namespace != "" {
+			if kinds == nil {
+				kinds = kind.Recorded()
+			}
+			if namespaced(of, kinds) {
+				of.namespace, tree = namespace, placed(tree, namespace)
+			}
+		}
+		known = append(known, tree)
+		names[of] = true
+	}
+	for _, tree := range stores[0].files {
+		delete(names, identityOf(tree))
+	}
+	// Of two objects with one name the later counts.
+	objects := object.FromTrees(slices.Concat(known, stores[0].files))
+	for _, s := range stores {
+		s.objects, s.input = objects, names
+	}
+}
+
+// namespaced reports whether a kind of Kubernetes is namespaced. Kinds that are not known are.
+func namespaced(of identity, kinds *kind.Set) bool {
+	for _, served := range kinds.Serving(schema.FromAPIVersionAndKind(of.apiVersion, of.kind)) {
+		return served.Namespaced
+	}
+	return true
+}
+
+// placed returns an object in a namespace.
+func placed(tree map[string]any, namespace string) map[string]any {
+	metadata, _ := tree["metadata"].(map[string]any)
+	metadata, tree = maps.Clone(metadata), maps.Clone(tree)
+	metadata["namespace"], tree["metadata"] = namespace, metadata
+	return tree
+}
+
+// Assume says that namespaces exist, as those of requests do: an API server refuses requests for
+// others. It replaces those of the last call.
+func (s *Store) Assume(namespaces []string) {
+	if s == nil {
+		return
+	}
+	s.assumed = map[string]bool{}
+	for _, name := range namespaces {
+		s.assumed[name] = true
+	}
+}
+
+// Decide says which request is decided from now on: what it creates does not exist yet, unless --facts has it. A
+// Namespace does: policies see it as the namespace of its own request.
+func (s *Store) Decide(r *usher.Request) {
+	if s == nil {
+		return
+	}
+	s.absent = identity{}
+	if r.Operation != usher.Create || r.Subresource != "" {
+		return
+	}
+	tree, err := r.Target().Tree()
+	of := identityOf(tree)
+	if err != nil || of.kind == "Namespace" {
+		return
+	}
+	if of.namespace == "" && !s.input[of] {
+		of.namespace = r.Namespace
+	}
+	if s.input[of] {
+		s.absent = of
+	}
+}
+
+// existing are the objects that exist when a request is decided.
+func (s *Store) existing() *object.Store {
+	if s.absent == (identity{}) {
+		return s.objects
+	}
+	return s.objects.Without(s.absent.apiVersion, s.absent.kind, s.absent.namespace, s.absent.name)
+}
+
+// noteRead remembers which objects of the input are among those that were found.
+func (s *Store) noteRead(found any) {
+	switch found := found.(type) {
+	case map[string]any:
+		if of := identityOf(found); s.input[of] {
+			if s.read == nil {
+				s.read = map[identity]map[string]any{}
+			}
+			s.read[of] = found
+		}
+	case []any:
+		for _, one := range found {
+			s.noteRead(one)
+		}
+	case *fact.Sampled:
+		for i := range found.Objects {
+			s.noteRead(found.Objects[i].Decoded)
+		}
+	}
+}
+
+// TakeRead returns the objects of the input that policies have read since the last call.
+func (s *Store) TakeRead() []map[string]any {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []map[string]any
+	for _, of := range slices.SortedFunc(maps.Keys(s.read), compareIdentities) {
+		all = append(all, s.read[of])
+	}
+	s.read = nil
+	return all
+}
+
+func compareIdentities(a, b identity) int {
+	return cmp.Or(strings.Compare(a.apiVersion, b.apiVersion), strings.Compare(a.kind, b.kind), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+}
