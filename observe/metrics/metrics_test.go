@@ -260,7 +260,9 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Exemptions(func() []metrics.Exemption {
 		return []metrics.Exemption{{Ref: team, Expires: time.Now().Add(time.Hour)}}
 	})
-	m.Candidates(func() []metrics.Candidate { return []metrics.Candidate{{Ref: team, Counts: map[string]int64{"seen": 1}}} })
+	m.Candidates(func() []metrics.Candidate {
+		return []metrics.Candidate{{Ref: team, Counts: map[string]int64{"seen": 1}}}
+	})
 	m.Probed("called")
 	m.Refused("admission", "no_token")("no_token")
 	facts := m.FactResolver(fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, nil }))
