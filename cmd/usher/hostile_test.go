@@ -87,6 +87,7 @@ func TestHostileTexts(t *testing.T) {
 		},
 		"usher import kubernetes": {{files["vap.yaml"]}, {files["broken-vap.yaml"]}, {files["syntax.yaml"]}, {hostile}},
 		"usher lsp":               {{"-f", hostile}, {"-f", broken}, {}},
+		"usher promote":           {{hostile}, {"pcand/" + hostile, "-n", hostile, "--kubeconfig", hostile}, {hostile + "/x"}},
 		"usher render":            {{policies}, {"--cue", policies}, {broken}, {"--from", files["vap.yaml"]}, {"--from", files["broken-vap.yaml"]}, {"--from", files["syntax.yaml"]}, {"--to", "vap", files["policies/refuses.yaml"]}, {"--to", "vap", policies}, {"--to", hostile, policies}},
 		"usher serve":             {{"-p", hostile}, {"-p", policies, "--bind-address", hostile}},
 		"usher simulate":          {append(own, objects, "--cluster-files", files["cluster"]), append(own, objects, "--verbose", "--cluster-files", files["cluster"]), append(own, objects, "--cluster-files", files["cluster"], "-o", "json"), append(own, hostile)},

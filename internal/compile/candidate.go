@@ -26,7 +26,7 @@ func (o Options) candidate(ctx context.Context, p api.Policy, spec *usherv1alpha
 	c, of := &Candidate{}, Ref(p.Object)
 	var problems []rule.Problem
 	if replaced := spec.Replaces; replaced != nil {
-		ref, problem := replaces(of, replaced)
+		ref, problem := Replaces(of, replaced)
 		if c.Replaces = ref; problem != (rule.Problem{}) {
 			problems = append(problems, problem)
 		}
@@ -43,7 +43,8 @@ func (o Options) candidate(ctx context.Context, p api.Policy, spec *usherv1alpha
 			continue
 		}
 		policy.Locate = func(at string, line, column int) api.Position { return p.PositionIn(Within(field, at), line, column) }
-		if what, do := unfit(of, policy.Object); what != "" {
+		kind, _ := api.KindOf(policy.Object)
+		if what, do := Unfit(of, &kind, policy.Object.GetNamespace()); what != "" {
 			refuse(what, do)
 			continue
 		}
@@ -88,8 +89,8 @@ func (c *Compiled) Parts() (policies []Compiled, fields []string) {
 	return c.Candidate.Policies, fields
 }
 
-// replaces returns the policy that a candidate would replace.
-func replaces(of usher.PolicyRef, r *usherv1alpha1.CandidateRef) (usher.PolicyRef, rule.Problem) {
+// Replaces returns the policy that a candidate would replace, or what is wrong with the reference.
+func Replaces(of usher.PolicyRef, r *usherv1alpha1.CandidateRef) (usher.PolicyRef, rule.Problem) {
 	ref := usher.PolicyRef{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 	p := rule.Problem{Severity: rule.Error, Field: "spec.replaces.kind"}
 	kind, ok := api.KindCalled(r.Kind)
@@ -133,15 +134,14 @@ func embedded(of usher.PolicyRef, raw *runtime.RawExtension) (api.Policy, error)
 	return policy, nil
 }
 
-// unfit returns why a policy cannot be evaluated as part of a candidate.
-func unfit(of usher.PolicyRef, object api.Object) (what, do string) {
-	kind, _ := api.KindOf(object)
+// Unfit returns why a policy of a kind, in a namespace, cannot be part of a candidate.
+func Unfit(of usher.PolicyRef, kind *api.Kind, namespace string) (what, do string) {
 	switch {
 	case kind.Candidate:
 		return "a candidate embeds no candidates", "embed the policies themselves"
 	case kind.Authorizes:
 		return ofAccess()
-	case of.Namespace != "" && (!kind.Namespaced || object.GetNamespace() != of.Namespace):
+	case of.Namespace != "" && (!kind.Namespaced || namespace != of.Namespace):
 		return "a PolicyCandidate is for policies of its own namespace", "write a ClusterPolicyCandidate"
 	}
 	return "", ""

@@ -103,7 +103,9 @@ func ofServers() map[string]meaning {
 // settings are the flags of commands about packs, exemptions, imports and results.
 func settings() map[string]meaning {
 	return map[string]meaning{
-		"force": one("", "bool", "with --out, overwrite files that exist"), "enforce": one("", "bool", "let policies deny where they did"),
+		"apply": one("", "bool", "apply the "),
+		// What a command refuses to do otherwise.
+		"force": {"", []string{"bool"}, []string{"with --out, overwrite files that exist", "promote a candidate although there are reasons against it"}}, "enforce": one("", "bool", "let policies deny where they did"),
 		"report": one("", "format", "print the outcome for each policy, in place of the policies: text, json, yaml, markdown"),
 		// What is left out is a part of a policy.
 		"partial": {"", []string{"bool"}, []string{"with --to, leave out what cannot be expressed", "convert the parts of a policy that can be converted"}},

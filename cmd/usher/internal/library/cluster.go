@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/library"
 )
 
@@ -41,20 +41,6 @@ func Cluster(client dynamic.Interface, dryRun bool) Target {
 		c.dryRun = []string{metav1.DryRunAll}
 	}
 	return c
-}
-
-// writtenKey is the key of the name of the policy that requests of a context write.
-type writtenKey struct{}
-
-// warnings prints what API servers warn of as kubectl does, each once, with the policy that it is about.
-type warnings struct{ rest.WarningHandler }
-
-// HandleWarningHeaderWithContext implements [rest.WarningHandlerWithContext].
-func (w warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
-	if name, ok := ctx.Value(writtenKey{}).(string); ok {
-		text = name + ": " + text
-	}
-	w.HandleWarningHeader(code, agent, text)
 }
 
 type stored struct {
@@ -108,7 +94,7 @@ func (c *stored) Remove(name string) string { return "kubectl delete clusterobje
 
 // Write implements [Target]. It writes nothing if the policy is another one than was installed.
 func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte, installed map[string]any) (string, error) {
-	ctx = context.WithValue(ctx, writtenKey{}, p.Name)
+	ctx = cluster.Writes(ctx, p.Name)
 	data, err := yaml.YAMLToJSON(manifest)
 	if err != nil {
 		return "", fmt.Errorf("encode manifest: %w", err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
@@ -106,8 +105,7 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return err
 		}
-		// Each once: a policy may be written in two requests.
-		config.WarningHandlerWithContext = warnings{rest.NewWarningWriter(s.Err, rest.WarningWriterOptions{Deduplicate: true})}
+		config.WarningHandlerWithContext = cluster.Warnings(s.Err)
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)

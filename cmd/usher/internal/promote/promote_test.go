@@ -1,0 +1,304 @@
+package promote_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/promote"
+)
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	encoded, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = u.UnmarshalJSON(encoded)
+	}
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return u
+}
+
+// A cluster records what is sent to it, and answers dry runs without storing anything.
+type cluster struct {
+	*fake.FakeDynamicClient
+
+	sent    []string
+	written []*unstructured.Unstructured
+}
+
+func newCluster(t *testing.T, refused string, objects ...runtime.Object) *cluster {
+	t.Helper()
+	c := &cluster{FakeDynamicClient: fake.NewSimpleDynamicClient(runtime.NewScheme(), objects...)}
+	c.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		var dryRun []string
+		var object runtime.Object
+		name := ""
+		switch a := action.(type) {
+		case clienttesting.CreateActionImpl:
+			dryRun, object = a.CreateOptions.DryRun, a.Object
+		case clienttesting.UpdateActionImpl:
+			dryRun, object = a.UpdateOptions.DryRun, a.Object
+		case clienttesting.DeleteActionImpl:
+			dryRun, name = a.DeleteOptions.DryRun, a.Name
+			if p := a.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
+				t.Errorf("another version could be deleted: %v", a)
+			}
+		default:
+			return false, nil, nil
+		}
+		if u, ok := object.(*unstructured.Unstructured); ok {
+			name = u.GetName()
+			if action.GetVerb() == "update" && (u.GetUID() == "" || u.GetResourceVersion() == "") {
+				t.Errorf("another version could be replaced: %v", u)
+			}
+			if dryRun == nil {
+				c.written = append(c.written, u)
+			}
+		}
+		call := action.GetVerb() + " " + name
+		if dryRun != nil {
+			call = "try to " + call
+		}
+		c.sent = append(c.sent, call)
+		if refused == call {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{}, name, errors.New("refused"))
+		}
+		return dryRun != nil, object, nil
+	})
+	return c
+}
+
+func policy(kind, name, more string) string {
+	return fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: %s, metadata: {name: %s%s}, spec: {failurePolicy: Fail}}`, kind, name, more)
+}
+
+const (
+	evaluated = `conditions: [{type: Evaluated, status: "True", observedGeneration: 2, reason: Evaluated, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}], observedGeneration: 2, since: "2026-01-01T00:00:00Z"`
+	seen      = evaluated + `, seen: 5, newlyDenied: 3`
+	tags      = `, compared: [{kind: ClusterObjectPolicy, name: tags, uid: one, generation: 3}]`
+)
+
+func candidate(t *testing.T, spec, status string) *unstructured.Unstructured {
+	t.Helper()
+	return parse(t, fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: ClusterPolicyCandidate, metadata: {name: c, uid: cand, generation: 2, resourceVersion: "9"}, spec: {%s}, status: {%s}}`, spec, status))
+}
+
+func stored(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	return parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: tags, uid: one, generation: 3, resourceVersion: "7", labels: {team: web}, annotations: {usher.dev/suspend: "true", usher.dev/proof: x}}
+spec: {failurePolicy: Ignore, severity: low}
+status: {observedGeneration: 3}
+`)
+}
+
+type row struct {
+	reason       string
+	spec, status string
+	// exists says that the policy tags is stored.
+	exists bool
+	o      promote.Options
+	// refused is the call that the API server refuses.
+	refused   string
+	out, says string
+	sent      []string
+	negative  bool
+}
+
+var apply = promote.Options{Apply: true}
+
+const counts = `ClusterPolicyCandidate c: counted since 2026-01-01T00:00:00Z
+       5 decisions seen
+       0 decisions skipped
+       3 newly denied
+       0 newly allowed
+       0 answered with other warnings
+       0 changed otherwise
+       0 errors
+`
+
+func rows() []row {
+	one := "policies: [" + policy("ClusterObjectPolicy", "tags", "") + "]"
+	two := "policies: [" + policy("ClusterObjectPolicy", "tags", "") + ", " + policy("ClusterObjectPolicy", "more", "") + "]"
+	removal := "remove: true, replaces: {kind: ClusterObjectPolicy, name: tags}"
+	tried := []string{"try to create tags"}
+	isNew := "ClusterObjectPolicy tags is new\n  apiVersion: usher.dev/v1alpha1\n  kind: ClusterObjectPolicy\n  spec:\n    failurePolicy: Fail\n"
+	return []row{
+		{"nothing is written without --apply", one, seen, false, promote.Options{}, "", counts + isNew + "nothing is written: --apply puts this into force\n", "", tried, false},
+		{"a new policy", one, seen, false, apply, "", counts + isNew + "applied ClusterObjectPolicy tags\ndeleted ClusterPolicyCandidate c\n", "", []string{"try to create tags", "create tags", "delete c"}, false},
+		{"a changed policy", one, seen + tags, true, apply, "", "-  failurePolicy: Ignore\n  -  severity: low\n  +  failurePolicy: Fail\n", "", []string{"try to update tags", "update tags", "delete c"}, false},
+		{"a removal", removal, seen + tags, true, apply, "", "ClusterObjectPolicy tags is deleted\ndeleted ClusterObjectPolicy tags\ndeleted ClusterPolicyCandidate c\n", "", []string{"try to delete tags", "delete tags", "delete c"}, false},
+		{"a removal, shown", removal, seen + tags, true, promote.Options{}, "", "ClusterObjectPolicy tags is deleted\nnothing is written", "", []string{"try to delete tags"}, false},
+		{"a removal of what is gone", removal, seen + tags, false, apply, "", "", "there is no ClusterObjectPolicy tags to remove: delete the candidate with 'kubectl delete clusterpolicycandidates c'", nil, true},
+		{"silence", one, evaluated, false, promote.Options{}, "", "it has seen no request, which proves nothing", "", tried, false},
+		{"not evaluated", one, strings.ReplaceAll(seen, `status: "True"`, `status: "False"`), false, apply, "", "", "warning: it is not evaluated: ", tried, true},
+		{"the status is of another version", one, strings.ReplaceAll(seen, "observedGeneration: 2, reason", "observedGeneration: 1, reason"), false, apply, "", "", "it is not evaluated yet, or not as it is now", tried, true},
+		{"no status", one, "", false, apply, "", "nothing is counted yet", "it is not evaluated yet", tried, true},
+		{"forced", one, "", false, promote.Options{Apply: true, Force: true}, "", "applied ClusterObjectPolicy tags\ndeleted", "warning: it is not evaluated yet", []string{"try to create tags", "create tags", "delete c"}, false},
+		{"errors", one, seen + ", errors: 2", false, apply, "", "", "warning: 2 of its evaluations have failed\nusher: ClusterPolicyCandidate c is not promoted", tried, true},
+		{"problems", one, seen + ", problems: [{severity: error, what: a mistake}, {severity: warning, what: harmless}]", false, apply, "", "", "warning: a mistake\nusher: ", tried, true},
+		{"not proven", one, strings.Replace(seen, "conditions: [", `conditions: [{type: Proven, status: "False", reason: Unknown, message: nobody, lastTransitionTime: "2026-01-01T00:00:00Z"}, `, 1), false, apply, "", "", "you would answer for what it embeds: nobody", tried, true},
+		{"the policy has changed", one, seen + strings.Replace(tags, "generation: 3", "generation: 2", 1), true, apply, "", "", "ClusterObjectPolicy tags has changed since", []string{"try to update tags"}, true},
+		{"the policy was created again", one, seen + strings.Replace(tags, "uid: one", "uid: two", 1), true, apply, "", "", "ClusterObjectPolicy tags has changed since", []string{"try to update tags"}, true},
+		{"the policy was created since", one, seen, true, apply, "", "", "ClusterObjectPolicy tags exists, and is not among the policies", []string{"try to update tags"}, true},
+		{"the policy was deleted since", one, seen + tags, false, apply, "", "", "ClusterObjectPolicy tags was deleted since", tried, true},
+		{"an exemption was deleted since", one, seen + ", compared: [{kind: ClusterPolicyExemption, name: e, uid: x, generation: 1}]", false, apply, "", "", "ClusterPolicyExemption e was deleted since", tried, true},
+		{"a policy of a file", one, seen + ", compared: [{kind: ClusterObjectPolicy, name: tags}]", false, apply, "", "", "comes from a file, which stays in force", tried, true},
+		{"one of two is refused", two, seen, false, promote.Options{Apply: true, Force: true}, "try to create more", "", "usher: ClusterObjectPolicy more is refused: ", []string{"try to create tags", "try to create more"}, true},
+		{"one of two fails", two, seen, false, apply, "create more", "applied ClusterObjectPolicy tags\n", "ClusterObjectPolicy more is not written, nor what follows it, and the candidate is kept: ", []string{"try to create tags", "try to create more", "create tags", "create more"}, true},
+		{"the candidate stays", one, seen, false, apply, "delete c", "applied ClusterObjectPolicy tags\n", "is still there (delete it with 'kubectl delete clusterpolicycandidates c')", []string{"try to create tags", "create tags", "delete c"}, true},
+		{"another kind", "policies: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: root}}]", seen, false, promote.Options{Apply: true, Force: true}, "", "", "is not a kind of policies that Usher enforces", nil, true},
+		{"an authorization policy", "policies: [" + policy("ClusterAuthorizationPolicy", "a", "") + "]", seen, false, promote.Options{Apply: true, Force: true}, "", "", "authorization policies are not evaluated as candidates", nil, true},
+		{"a candidate", "policies: [" + policy("ClusterPolicyCandidate", "a", "") + "]", seen, false, promote.Options{Apply: true, Force: true}, "", "", "a candidate embeds no candidates", nil, true},
+		{"twice the same", "policies: [" + policy("ClusterObjectPolicy", "a", "") + ", " + policy("ClusterObjectPolicy", "a", "") + "]", seen, false, apply, "", "", "is there twice", nil, true},
+		{"no name", "policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy}]", seen, false, apply, "", "", "the policy has no name", nil, true},
+		{"no namespace", "policies: [" + policy("ObjectPolicy", "a", "") + "]", seen, false, apply, "", "", "has no namespace", nil, true},
+		{"not a policy", "policies: [7]", seen, false, apply, "", "", "spec.policies[0]: decode policy", nil, true},
+		{"nothing", "", seen, false, apply, "", "", "it embeds no policies", nil, true},
+	}
+}
+
+func TestPromote(t *testing.T) {
+	t.Parallel()
+	for _, r := range rows() {
+		t.Run(r.reason, func(t *testing.T) {
+			t.Parallel()
+			objects := []runtime.Object{candidate(t, r.spec, r.status)}
+			if r.exists {
+				objects = append(objects, stored(t))
+			}
+			c := newCluster(t, r.refused, objects...)
+			var out, says bytes.Buffer
+			err := promote.Promote(t.Context(), cli.Streams{Out: &out, Err: &says}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, r.o)
+			if errors.Is(err, cli.ErrNegative) != r.negative || err != nil && !r.negative {
+				t.Errorf("got error %v", err)
+			}
+			if !strings.Contains(out.String(), r.out) || !strings.Contains(says.String(), r.says) || r.says == "" && says.Len() > 0 {
+				t.Errorf("printed\n%s\nand\n%s", out.String(), says.String())
+			}
+			if diff := cmp.Diff(r.sent, c.sent); diff != "" {
+				t.Errorf("sent -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPromotesWhatWasEvaluated: nothing of the spec in force stays that the candidate does not have, and
+// the labels of others do.
+func TestPromotesWhatWasEvaluated(t *testing.T) {
+	t.Parallel()
+	embedded := policy("ClusterObjectPolicy", "tags", ", uid: other, resourceVersion: '1', labels: {tier: web}, annotations: {usher.dev/proof: forged, a: b}")
+	c := newCluster(t, "", candidate(t, "policies: ["+embedded+"]", seen+tags), stored(t))
+	err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, apply)
+	if err != nil || len(c.written) != 1 {
+		t.Fatal(err, c.written)
+	}
+	want := parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: tags, uid: one, resourceVersion: "7", labels: {team: web, tier: web}, annotations: {usher.dev/proof: x, a: b}}
+spec: {failurePolicy: Fail}
+`)
+	if diff := cmp.Diff(want, c.written[0]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestPromoteInNamespace: a candidate of a namespace never has others write anything outside of it.
+func TestPromoteInNamespace(t *testing.T) {
+	t.Parallel()
+	for _, r := range []struct{ reason, spec, says string }{
+		{"its own namespace", "policies: [" + policy("ObjectPolicy", "p", "") + "]", ""},
+		{"another namespace", "policies: [" + policy("ObjectPolicy", "p", ", namespace: kube-system") + "]", "a PolicyCandidate is for policies of its own namespace"},
+		{"the cluster", "policies: [" + policy("ClusterObjectPolicy", "p", "") + "]", "a PolicyCandidate is for policies of its own namespace"},
+		{"a removal elsewhere", "remove: true, replaces: {kind: ObjectPolicy, name: p, namespace: kube-system}", "a PolicyCandidate replaces policies of its own namespace"},
+		{"a removal in the cluster", "remove: true, replaces: {kind: ClusterObjectPolicy, name: p}", "a PolicyCandidate replaces policies of its own namespace"},
+		{"a removal of something else", "remove: true, replaces: {kind: Namespace, name: p}", "is not a kind of policy"},
+	} {
+		c := newCluster(t, "", parse(t, fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: PolicyCandidate, metadata: {name: c, namespace: shop, uid: cand, generation: 2, resourceVersion: "9"}, spec: {%s}, status: {%s}}`, r.spec, seen)))
+		var says bytes.Buffer
+		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, c, usher.PolicyRef{Kind: "PolicyCandidate", Namespace: "shop", Name: "c"}, promote.Options{Apply: true, Force: true})
+		if (err != nil) != (r.says != "") || !strings.Contains(says.String(), r.says) || (len(c.sent) > 0) != (r.says == "") {
+			t.Errorf("%s: got %v, sent %q, printed %s", r.reason, err, c.sent, says.String())
+		}
+		for _, w := range c.written {
+			if w.GetNamespace() != "shop" {
+				t.Errorf("%s: written in %s", r.reason, w.GetNamespace())
+			}
+		}
+	}
+}
+
+// TestPromoteRaces: what others write between the dry run and the write is not replaced; the status is
+// nobody's change.
+func TestPromoteRaces(t *testing.T) {
+	t.Parallel()
+	for _, r := range []struct{ reason, says string }{
+		{"its status", ""},
+		{"its spec", "somebody else has written it just now"},
+	} {
+		c := newCluster(t, "", candidate(t, "policies: ["+policy("ClusterObjectPolicy", "tags", "")+"]", seen+tags), stored(t))
+		conflicts := 0
+		c.PrependReactor("update", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			a, ok := action.(clienttesting.UpdateActionImpl)
+			if !ok || a.UpdateOptions.DryRun != nil || conflicts > 0 {
+				return false, nil, nil
+			}
+			conflicts++
+			changed := stored(t)
+			changed.SetResourceVersion("8")
+			if r.says != "" {
+				changed.SetGeneration(4)
+			}
+			if err := c.Tracker().Update(a.GetResource(), changed, ""); err != nil {
+				t.Error(err)
+			}
+			return true, nil, apierrors.NewConflict(schema.GroupResource{}, "tags", errors.New("changed"))
+		})
+		var says bytes.Buffer
+		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, apply)
+		if (err != nil) != (r.says != "") || !strings.Contains(says.String(), r.says) {
+			t.Errorf("%s: got %v: %s", r.reason, err, says.String())
+		}
+		if deleted := slices.Contains(c.sent, "delete c"); deleted != (r.says == "") {
+			t.Errorf("%s: sent %q", r.reason, c.sent)
+		}
+	}
+}
+
+// TestPromoteNothing: without a candidate the cluster cannot be used for this.
+func TestPromoteNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, apply)
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+	resource := schema.GroupResource{Group: "usher.dev", Resource: "clusterpolicycandidates"}
+	c.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewGenericServerResponse(404, "get", resource, "c", "404 page not found", 0, true)
+	})
+	err = promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, apply)
+	if err == nil || !strings.Contains(err.Error(), "does not know the kind ClusterPolicyCandidate") {
+		t.Errorf("got %v", err)
+	}
+}
