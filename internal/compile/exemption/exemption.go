@@ -157,6 +157,8 @@ func (c *compilation) applies(s *v1alpha1.PolicyExemptionSpec) {
 	c.Problems = append(c.Problems, problems...)
 	if s.MatchConstraints != nil {
 		a.match = c.Match("spec.matchConstraints", s.MatchConstraints)
+		// Who writes "namespace shop" does not mean ClusterRoleBindings, too.
+		a.match.InNamespaces()
 		c.to.Resources = &a.match.Resources
 		c.scope(s.MatchConstraints)
 	}

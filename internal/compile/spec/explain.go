@@ -51,8 +51,8 @@ func (m *Match) Explain(field string, in *rule.Input) (told []rule.Expression, s
 		e.Value = selected
 		told, skipped = append(told, e), !selected
 	}
-	if skipped || m.namespaces == nil || in.Request.Namespace == "" && in.Request.Resource.Resource != "namespaces" {
-		return told, skipped, nil
+	if skipped || m.namespaces == nil || clusterScoped(in.Request) {
+		return told, skipped || m.namespaces != nil && m.inNamespaces, nil
 	}
 	namespace, err := namespaceOf(in)
 	if err != nil {

@@ -26,7 +26,13 @@ type Match struct {
 	notLabels, notNamespaces string
 	// selected is by what other policies know whether namespaces are selected.
 	selected rule.Shared
+	// inNamespaces says that a namespaceSelector is for objects in namespaces alone, and for namespaces.
+	inNamespaces bool
 }
+
+// InNamespaces has the namespaceSelector exclude cluster-scoped objects but namespaces. Otherwise it is not
+// for them: it excludes none, as in admission policies of Kubernetes.
+func (m *Match) InNamespaces() { m.inNamespaces = true }
 
 // Own returns the requests that a binding is for, by their endpoints; nil for all.
 func (m *Match) Own() *rule.ResourceMatch { return m.own }
@@ -248,13 +254,23 @@ func (m *Match) Skips(in *rule.Input) (string, error) {
 	if m.labels != nil && !selects(m.labels, matched(in)) && !selects(m.labels, in.OldObject) {
 		return m.notLabels, nil
 	}
-	if m.namespaces == nil || in.Request.Namespace == "" && in.Request.Resource.Resource != "namespaces" {
+	switch {
+	case m.namespaces == nil:
+		return "", nil
+	case clusterScoped(in.Request) && m.inNamespaces:
+		return "the namespaceSelector is for objects in namespaces", nil
+	case clusterScoped(in.Request):
 		return "", nil
 	}
 	if selected, err := m.selects(in); err != nil || selected {
 		return "", err
 	}
 	return m.notNamespaces, nil
+}
+
+// clusterScoped reports whether a request is for an object in no namespace that is no namespace.
+func clusterScoped(r *usher.Request) bool {
+	return r.Namespace == "" && r.Resource.Resource != "namespaces"
 }
 
 // selects reports whether the namespaceSelector selects the namespace of a request, unless another
