@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,17 +104,54 @@ spec:
 	}
 	r.awaitCounts(t, stricter, map[string]int64{"seen": 5, "newlyDenied": 3, "newlyAllowed": 0, "skipped": 0, "errors": 0})
 	r.awaitCounts(t, another, map[string]int64{"seen": 5, "newlyDenied": 5, "skipped": 0})
-	if _, err := r.apply(ctx, labelled(t, namespace, "Deny")); err != nil {
-		t.Fatal(err)
-	}
+	r.promotes(t, stricter, 2, "--apply", "--namespace", namespace)
+	r.promotes(t, stricter, 0)
+	r.promotes(t, stricter, 0, "--apply")
 	eventually(t, "the stricter version is in force", func() error {
 		o := configMap(t, namespace, "late")
 		o.SetLabels(map[string]string{"x": ""})
 		_, err := r.try(ctx, o)
 		return wantDenied(err, "no x")
 	})
-	// It is compared with the new version.
+	client, err := r.of(stricter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Get(ctx, stricter.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the candidate is still there: %v", err)
+	}
+	// One that is written again is compared with the new version.
+	r.create(t, stricter)
+	r.awaitCondition(t, stricter, "Evaluated", "True")
 	r.awaitCounts(t, stricter, map[string]int64{"newlyDenied": 0})
+	// The removal of the other is one, too.
+	r.promotes(t, another, 0, "--apply")
+	removal := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: removal-%s}", namespace), map[string]any{"kind": "ClusterObjectPolicy", "name": secrets.GetName()})
+	r.create(t, removal)
+	r.awaitCondition(t, removal, "Evaluated", "True")
+	r.promotes(t, removal, 0, "--apply")
+	if client, err = r.of(secrets); err == nil {
+		_, err = client.Get(ctx, secrets.GetName(), metav1.GetOptions{})
+	}
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the policy is still there: %v", err)
+	}
+}
+
+// promotes runs usher promote.
+func (r *rig) promotes(t *testing.T, candidate *unstructured.Unstructured, status int, args ...string) {
+	t.Helper()
+	binary, err := usherBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"promote", candidate.GetName(), "--kubeconfig", r.Kubeconfig}, args...)
+	command := exec.CommandContext(testContext(t), binary, args...)
+	out, err := command.CombinedOutput()
+	if command.ProcessState == nil || command.ProcessState.ExitCode() != status {
+		t.Fatalf("usher %q: %v, not status %d:\n%s", args, err, status, out)
+	}
+	t.Logf("usher %q:\n%s", args, out)
 }
 
 // TestCandidateOfTenants: who writes a candidate needs the rights that its policies need.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -165,16 +164,10 @@ func (c *stored) update(ctx context.Context, policy, installed *unstructured.Uns
 			return errChanged
 		case err != nil:
 			return err
-		case !same(found, installed):
+		case !cluster.Same(found, installed):
 			return errChanged
 		}
 		installed = found
 	}
 	return errChanged
-}
-
-// same reports whether two versions of a policy differ in their status at most.
-func same(a, b *unstructured.Unstructured) bool {
-	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
-		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
 }

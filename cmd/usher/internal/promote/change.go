@@ -155,7 +155,7 @@ func (w *change) write(ctx context.Context) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case found == nil || !same(found, w.stored):
+		case found == nil || !cluster.Same(found, w.stored):
 			return "", errChanged
 		}
 		w.stored = found
@@ -178,12 +178,6 @@ func (w *change) send(ctx context.Context, dryRun []string) (*unstructured.Unstr
 		return w.client.Create(ctx, w.next, metav1.CreateOptions{FieldManager: FieldManager, DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
 	}
 	return w.client.Update(ctx, w.next, metav1.UpdateOptions{FieldManager: FieldManager, DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
-}
-
-// same reports whether two versions of a policy differ in their status at most.
-func same(a, b *unstructured.Unstructured) bool {
-	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
-		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
 }
 
 // only returns the options of a deletion of this version of an object.

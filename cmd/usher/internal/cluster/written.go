@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"io"
+	"maps"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 )
 
@@ -29,4 +31,10 @@ func (w warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, 
 		text = name + ": " + text
 	}
 	w.HandleWarningHeader(code, agent, text)
+}
+
+// Same reports whether two versions of a policy differ in their status at most.
+func Same(a, b *unstructured.Unstructured) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
 }
