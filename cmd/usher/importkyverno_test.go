@@ -1,12 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/convert/kyverno/corpus"
 )
 
 // TestImportKyvernoProvesByHiddenTests: Kyverno's command looks for tests in folders .kyverno-test, which are found below
@@ -192,5 +194,88 @@ func TestImportWritesNowhereElse(t *testing.T) {
 	}
 	if content, err := os.ReadFile(in); err != nil || string(content) != text {
 		t.Errorf("a file outside is overwritten: %v\n%s", err, content)
+	}
+}
+
+// TestImportPassesTheCheck: what is written passes 'usher check --strict'. A policy that has an error is left out, and of a
+// message that is one the message alone.
+func TestImportPassesTheCheck(t *testing.T) {
+	t.Parallel()
+	const head, pods = "apiVersion: policies.kyverno.io/v1\nkind: KIND\nmetadata: {name: NAME}\nspec:\n", "  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n"
+	const validating, mutating = "  validationActions: [Audit]\n  validations:\n  - ", "  mutations:\n  - patchType: JSONPatch\n    jsonPatch: {expression: "
+	for _, test := range []struct{ name, kind, spec, says, wrote string }{
+		{
+			"message", "ValidatingPolicy", pods + validating + "{expression: has(object.metadata.labels), message: no labels, messageExpression: \"'labels: ' + string(object.metadata.labels)\"}\n",
+			"the message is not that of the expression, which fails", "message: no labels",
+		},
+		{
+			"fails", "MutatingPolicy", pods + mutating + "\"[JSONPatch{op: 'add', path: '/metadata/labels/a', value: object.metadata.annotations['a']}]\"}\n",
+			"the rule fails on, and so refuses,", "",
+		},
+		{
+			"placeholder", "MutatingPolicy", pods + mutating + "\"[JSONPatch{op: 'test', path: '/', value: null}].filter(p, p.op != 'test') + [JSONPatch{op: 'add', path: '/spec/hostname', value: 'a'}]\"}\n",
+			"1 converted, 0 left out", "hostname",
+		},
+		{
+			"exec", "ValidatingPolicy", "  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CONNECT], resources: [pods/exec]}]}\n" + validating + "{expression: \"request.namespace != 'pci'\", message: m}\n",
+			"1 converted, 0 left out", "request.namespace",
+		},
+	} {
+		dir := t.TempDir()
+		file, out := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "out")
+		if err := os.WriteFile(file, []byte(strings.NewReplacer("KIND", test.kind, "NAME", test.name).Replace(head)+test.spec), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, _ := execute(t, []string{"import", "kyverno", file, "--out", out})
+		if !strings.Contains(stderr, test.says) {
+			t.Errorf("%s: expected %q:\n%s", test.name, test.says, stderr)
+		}
+		written, err := os.ReadFile(filepath.Join(out, test.name+".yaml"))
+		if test.wrote == "" {
+			if err == nil {
+				t.Errorf("%s: it is not left out:\n%s", test.name, written)
+			}
+			continue
+		}
+		if !strings.Contains(string(written), test.wrote) || strings.Contains(string(written), "messageExpression") {
+			t.Errorf("%s: %v\n%s", test.name, err, written)
+		}
+		if stdout, stderr, _ := execute(t, []string{"check", "--lockout", out}); strings.Contains(stdout+stderr, "error: ") {
+			t.Errorf("%s: %s%s", test.name, stdout, stderr)
+		}
+	}
+}
+
+// TestImportedCorpusPassesTheCheck: so do the policies with which the importer is compared with Kyverno's engine.
+func TestImportedCorpusPassesTheCheck(t *testing.T) {
+	t.Parallel()
+	files, err := corpus.Load("../../internal/convert/kyverno/testdata/corpus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	if err := os.Mkdir(in, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		metadata, _ := files[i].Policy["metadata"].(map[string]any)
+		metadata["name"] = files[i].Name
+		text, err := json.Marshal(files[i].Policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(in, files[i].Name+".json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stderr, _ := execute(t, []string{"import", "kyverno", in, "--enforce", "--out", out})
+	if strings.Count(stderr, ": converted to ") < len(files)/2 {
+		t.Errorf("less than half of it is converted:\n%s", stderr)
+	}
+	stdout, stderr, _ := execute(t, []string{"check", out, "-o", "json"})
+	var report struct{ Errors, Policies int }
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Errors > 0 || report.Policies == 0 {
+		t.Errorf("%v, %d errors in %d policies:\n%s%s", err, report.Errors, report.Policies, stdout, stderr)
 	}
 }

@@ -284,6 +284,10 @@ func (t *subject) request(operation usher.Operation, object map[string]any) *ush
 		r.Namespace, _ = metadata["namespace"].(string)
 		r.Name, _ = metadata["name"].(string)
 	}
+	if r.Namespace == "" && len(t.like.Properties) > 0 && t.like.Properties["metadata"] == nil && !t.set.ClusterScoped(t.of) {
+		// Options of subresources say nothing of themselves; that of their request does.
+		r.Namespace = t.namespace
+	}
 	object = t.labelled(object)
 	if operation != usher.Delete {
 		r.Object = usher.TreeObject(object)

@@ -122,6 +122,9 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
+	if err := f.sound(cmd.Context(), imports, o); err != nil {
+		return err
+	}
 	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]proof.Row, error) {
 		rows, err := f.proofs(ctx, cmd, s, paths, o)
 		return append(rows, f.untested(ctx, imports, rows, found, o)...), err

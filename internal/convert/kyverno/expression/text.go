@@ -112,14 +112,14 @@ func (s *Scope) Message(text string) (Value, error) {
 		return Value{}, refuse(writeIt, "%s: %v", text, err)
 	}
 	var texts []string
-	constant := true
+	constant, literal := true, false
 	for _, part := range parts {
 		var v Value
 		switch {
 		case part.Reference != "":
 			return v, refuse("write the value in its place", "a reference $(%s) is not imported in messages", part.Reference)
 		case part.Expression == "":
-			texts = append(texts, quote(part.Literal))
+			texts, literal = append(texts, quote(part.Literal)), true
 			continue
 		}
 		constant = false
@@ -146,6 +146,10 @@ func (s *Scope) Message(text string) (Value, error) {
 			c.WriteString(part.Literal)
 		}
 		return Constant(c.String()), nil
+	}
+	if !literal && !strings.HasPrefix(texts[0], "'") {
+		// Values of which nothing is known have to become text.
+		texts[0] = "string(" + texts[0] + ")"
 	}
 	return fresh(strings.Join(texts, " + "), sum, Type{Kind: Text}), nil
 }

@@ -1,7 +1,9 @@
 package prove
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -45,11 +47,18 @@ func (g *generator) require(of *kind.Schema, value any) {
 			}
 		}
 		for name, each := range v {
-			if field := of.Properties[name]; field != nil {
-				g.require(field, each)
-			} else if of.Values != nil && of.Values.Schema != nil {
-				g.require(of.Values.Schema, each)
+			field := of.Properties[name]
+			if field == nil && of.Values != nil {
+				field = of.Values.Schema
 			}
+			if field == nil {
+				continue
+			}
+			if text, ok := each.(string); ok && g.isQuantity(field) && !quantity.MatchString(text) {
+				v[name] = quantityFor(text)
+				continue
+			}
+			g.require(field, each)
 		}
 	case []any:
 		for _, each := range v {
@@ -58,6 +67,25 @@ func (g *generator) require(of *kind.Schema, value any) {
 			}
 		}
 	}
+}
+
+// quantity matches the quantities among the values that are generated, all of them short.
+var quantity = regexp.MustCompile(`^[+-]?[0-9]{1,15}(\.[0-9]{1,9})?(m|k|[KMGTPE]i|[MGTPE])?$`)
+
+func (g *generator) isQuantity(of *kind.Schema) bool {
+	of = g.kinds.Resolve(of)
+	return of != nil && of.Kind() == kind.Quantity
+}
+
+// quantityFor returns a quantity in place of a text that API servers do not take as one: others are for other texts.
+func quantityFor(text string) string {
+	switch {
+	case text == "":
+		return "0"
+	case strings.HasPrefix(text, "other"):
+		return "100Gi"
+	}
+	return "1Gi"
 }
 
 // least returns a value of a type with as little in it as there may be.

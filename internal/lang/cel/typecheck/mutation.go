@@ -200,6 +200,10 @@ func (c *classifier) pointer(e ast.Expr) (mistake, bool) {
 	if !strings.HasPrefix(text, "/") || c.object == nil {
 		return mistake{}, false
 	}
+	if whole && text == "/" {
+		// It is written for patches that are not meant to be applied, and taken out of the list.
+		return mistake{}, false
+	}
 	steps := strings.Split(text[1:], "/")
 	if !whole {
 		steps = steps[:len(steps)-1]

@@ -1,0 +1,108 @@
+package write
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/check"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial"
+	"github.com/usher-dev/usher/internal/trial/lockout"
+)
+
+// sound leaves out what 'usher check --strict' finds errors in. Of a message that is one, only the message is left out.
+// Policies that are to deny may deny requests without which a cluster cannot recover; to fail on them is an error.
+func (f *importFlags) sound(ctx context.Context, imports []convert.Import, o convert.Options) error {
+	compiled, of, err := f.compiled(ctx, imports, o.Limits)
+	if err != nil {
+		return err
+	}
+	try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return o.Kinds }})
+	found, _, err := check.Try(ctx, f.limits.Timeout(), compiled, try)
+	if err != nil {
+		return err
+	}
+	recovery := lockoutFlag{}
+	findings, _, err := recovery.try(ctx, f.limits.Timeout(), compiled)
+	if err != nil {
+		return err
+	}
+	fails := map[usher.PolicyRef][]lockout.Finding{}
+	for n := range findings {
+		if l := &findings[n]; l.Effect == lockout.Failed {
+			fails[l.Policy] = append(fails[l.Policy], *l)
+		}
+	}
+	for _, some := range fails {
+		found = append(found, lockout.Problems(some)...)
+	}
+	for _, p := range rule.Errors(rule.Written(found)) {
+		if i := of[p.Policy]; i != nil && !withoutMessage(i, &p) {
+			i.Leave(i.Of, "", p.Field+": "+p.What, p.Do)
+		}
+	}
+	for i := range imports {
+		if len(imports[i].Left) > 0 {
+			imports[i].To = nil
+			rule.SortProblems(imports[i].Left)
+		}
+	}
+	return nil
+}
+
+// compiled compiles what policies became, and returns of which import each policy is.
+func (f *importFlags) compiled(ctx context.Context, imports []convert.Import, limits rule.Limits) ([]compile.Compiled, map[usher.PolicyRef]*convert.Import, error) {
+	of := map[usher.PolicyRef]*convert.Import{}
+	compiled, err := policies.Within(ctx, f.limits.Timeout(), "compile policies", func(ctx context.Context) ([]compile.Compiled, error) {
+		var all []compile.Compiled
+		for i := range imports {
+			for _, o := range imports[i].To {
+				c := compile.Options{Limits: limits}.Policy(ctx, api.Policy{Object: o})
+				of[c.Ref] = &imports[i]
+				all = append(all, c)
+			}
+		}
+		return all, nil
+	})
+	return compiled, of, err
+}
+
+var ofMessage = regexp.MustCompile(`^spec\.validations\[([0-9]+)\]\.messageExpression$`)
+
+// withoutMessage removes a message expression that has a problem, and reports whether the problem is about one.
+func withoutMessage(i *convert.Import, p *rule.Problem) bool {
+	at := ofMessage.FindStringSubmatch(p.Field)
+	if at == nil {
+		return false
+	}
+	n, err := strconv.Atoi(at[1])
+	for _, o := range i.To {
+		if compile.Ref(o) != p.Policy || err != nil {
+			continue
+		}
+		var spec *v1alpha1.ObjectPolicySpec
+		switch policy := o.(type) {
+		case *v1alpha1.ClusterObjectPolicy:
+			spec = &policy.Spec.ObjectPolicySpec
+		case *v1alpha1.ObjectPolicy:
+			spec = &policy.Spec
+		}
+		if spec == nil || n >= len(spec.Validations) {
+			continue
+		}
+		spec.Validations[n].MessageExpression = ""
+		i.Note(i.Of, p.Field, "the message is not that of the expression, which fails: "+p.What, "correct the expression")
+		return true
+	}
+	return false
+}
