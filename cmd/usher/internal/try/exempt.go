@@ -52,10 +52,10 @@ has an owner. Anyone who may create pods in the namespace can name an owner.
 With --if-denied it is also for policies that only warn or audit, as if they denied, so that
 it is there before they do.
 
-A ClusterPolicyExemption counts for every policy. With --namespaced it is a PolicyExemption,
-for the ObjectPolicies and OverridePolicies of the namespace, and for policies of the cluster
-with namespaceExemptions: Allow. Who applies it needs the verb exempt on each
-policy that it names.
+If only ObjectPolicies of the namespace refuse the request, it is a PolicyExemption of the
+namespace, otherwise a ClusterPolicyExemption, which counts for every policy. With --namespaced
+it is a PolicyExemption in any case, which also counts for a ClusterObjectPolicy with
+namespaceExemptions: Allow. Who applies it needs the verb exempt on each policy that it names.
 
 The exemption of an object that is created is also for its updates. If the name is generated,
 it is for all objects with the same generateName.

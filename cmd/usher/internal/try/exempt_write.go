@@ -65,7 +65,9 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 		return exemption{}, fmt.Errorf("%w: the object has no namespace, so that a PolicyExemption cannot be for it; leave out --namespaced", errNoHelp)
 	}
 	var refs []exemptRef
+	asked := o.namespaced
 	for extend(&refs, decision.Findings) {
+		o.namespaced = asked || inNamespace(r) && ownPolicies(refs)
 		if x.tree, err = o.tree(r, refs, d.workload); err != nil {
 			return exemption{}, err
 		}
@@ -85,6 +87,14 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 		why += " (a PolicyExemption counts only for an ObjectPolicy of its namespace, and for a ClusterObjectPolicy with namespaceExemptions: Allow)"
 	}
 	return exemption{}, fmt.Errorf("%w: the request is still refused: %s%s", errNoHelp, cmp.Or(decision.Message, "without a message"), why)
+}
+
+// ownPolicies reports whether all policies are those of a namespace, whose owner may exempt from them.
+func ownPolicies(refs []exemptRef) bool {
+	return !slices.ContainsFunc(refs, func(ref exemptRef) bool {
+		kind, _ := api.KindCalled(ref.kind)
+		return !kind.ObjectPolicy || !kind.Namespaced
+	})
 }
 
 // allowed returns the error of a request that is not refused, with the policies that would refuse it if they denied.

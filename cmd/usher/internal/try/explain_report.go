@@ -33,7 +33,11 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 	if !e.Allowed {
 		verdict = cli.Paint(p.Red, "denied")
 	}
-	fmt.Fprintf(b, "%s: %s %s: %s\n", printable.Line(e.File), e.Operation, cli.Paint(p.Bold, printable.Line(e.Name)), verdict)
+	warned := ""
+	if slices.ContainsFunc(e.Phases, func(phase explain.Explanation) bool { return len(phase.Warnings) > 0 }) {
+		warned = ", " + cli.Paint(p.Yellow, "warned")
+	}
+	fmt.Fprintf(b, "%s: %s %s: %s%s\n", printable.Line(e.File), e.Operation, cli.Paint(p.Bold, printable.Line(e.Name)), verdict, warned)
 	for i := range e.Phases {
 		printPhase(b, &e.Phases[i], p)
 	}
@@ -85,7 +89,11 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 	if r.Ignored {
 		word += " (ignored)"
 	}
-	fmt.Fprintf(b, "    %s %s", paintOutcome(r.Outcome, fmt.Sprintf("%-9s", word), r.Ignored, p), name)
+	told := paintOutcome(r.Outcome, fmt.Sprintf("%-9s", word), r.Ignored, p)
+	if warns(r.Outcome, r.Checks) {
+		told = cli.Paint(p.Yellow, fmt.Sprintf("%-9s", "warned"))
+	}
+	fmt.Fprintf(b, "    %s %s", told, name)
 	if detail := cmp.Or(r.Error, r.Message, r.Unrun); detail != "" {
 		fmt.Fprintf(b, ": %s", below("    ", detail))
 	}

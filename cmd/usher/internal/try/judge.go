@@ -60,8 +60,10 @@ func (r *ruleResult) fillsIn() bool {
 }
 
 // warns reports whether the rule passed with a warning.
-func (r *ruleResult) warns() bool {
-	return r.Outcome == usher.Passed && slices.ContainsFunc(r.Checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActWarn) })
+func (r *ruleResult) warns() bool { return warns(r.Outcome, r.Checks) }
+
+func warns(outcome usher.Outcome, checks []usher.Check) bool {
+	return outcome == usher.Passed && slices.ContainsFunc(checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActWarn) })
 }
 
 // A nearMatch is a rule that would match except for its most specific clauses.
