@@ -13,8 +13,8 @@ import (
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../deploy/crds/*.yaml")
-	if err != nil || len(files) != 9 {
-		t.Fatalf("definitions are %v, %v, want 9 files", files, err)
+	if err != nil || len(files) != 11 {
+		t.Fatalf("definitions are %v, %v, want 11 files", files, err)
 	}
 	size := 0
 	for _, file := range files {
@@ -31,16 +31,19 @@ func TestDefinitions(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		schema := descend(tree, "spec", "versions", "0", "schema", "openAPIV3Schema")
-		selectors := "spec.resourceSelectors"
-		if strings.Contains(file, "usher.dev") {
-			selectors = "spec.subjects"
+		ours, own := strings.Contains(file, "usher.dev"), "spec.resourceSelectors"
+		switch {
+		case strings.Contains(file, "candidates"):
+			own = "spec.replaces"
+		case ours:
+			own = "spec.subjects"
 		}
-		for _, own := range []string{"spec", selectors, "status", "status.problems[].do"} {
+		for _, own := range []string{"spec", own, "status", "status.problems[].do"} {
 			if field(schema, own)["description"] == nil {
 				t.Errorf("%s: %s has lost its description", file, own)
 			}
 		}
-		if selectors == "spec.subjects" {
+		if ours {
 			continue
 		}
 		foreign := field(schema, "spec.resourceSelectors[].labelSelector.matchExpressions")
