@@ -31,7 +31,7 @@ func TestManyUnknownSchemas(t *testing.T) {
 		return all
 	}
 	const ours = "objects of Usher's own kinds (clusteroverridepolicies, clustervalidatepolicies, overridepolicies, " +
-		"authorizationpolicies, clusterauthorizationpolicies, clusterobjectpolicies, clusterpolicyexemptions, objectpolicies, policyexemptions): their schema is not known"
+		"authorizationpolicies, clusterauthorizationpolicies, clusterobjectpolicies, clusterpolicycandidates, clusterpolicyexemptions, objectpolicies, policycandidates, policyexemptions): their schema is not known"
 	for _, test := range []struct {
 		reason string
 		exist  []kind.Resource
