@@ -11,11 +11,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/keyring"
+	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/sandbox/internal/port"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
@@ -93,12 +97,58 @@ func newTenancy(t *testing.T) *tenancy {
 		_, err := c.zoe.try(testContext(t), configMap(t, honestTenant, "tried"))
 		return err
 	})
+	c.keep(t)
 	for _, policy := range honestPolicies(t) {
+		prove(t, policy)
 		if _, err := c.apply(testContext(t), policy); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return c
+}
+
+// proofKey is that of the proofs: policies of namespaces are not in force without one, and what was stored by
+// an usher of an earlier version, which refused less, has one.
+const proofKey = "a key that has 32 bytes, for tests"
+
+// keep keeps the key for the ushers to come.
+func (c *tenancy) keep(t *testing.T) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: usher.Namespace}}
+	if _, err := c.kube.CoreV1().Namespaces().Create(testContext(t), namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: proof.DefaultSecret, Labels: map[string]string{"app.kubernetes.io/managed-by": "usher"}}, Data: map[string][]byte{"current": []byte(proofKey[:keyring.KeySize])}}
+	if _, err := c.kube.CoreV1().Secrets(usher.Namespace).Create(testContext(t), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// prove gives a policy its proof.
+func prove(t *testing.T, policy *unstructured.Unstructured) {
+	t.Helper()
+	text, err := policy.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := api.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := keyring.KeyOf([]byte(proofKey[:keyring.KeySize]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proven, err := proof.Make(key, decoded.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations := policy.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[proof.Annotation] = proven
+	policy.SetAnnotations(annotations)
 }
 
 // honestPolicies are what everybody else counts on: objects of the honest tenant get a stamp, have a key, and
@@ -136,6 +186,7 @@ spec:
 func (c *tenancy) store(t *testing.T) {
 	t.Helper()
 	for _, w := range c.worst {
+		prove(t, w.policy)
 		if _, err := c.mallory.apply(testContext(t), w.policy); err != nil {
 			t.Fatalf("store %s: %v", w.policy.GetName(), err)
 		}
