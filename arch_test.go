@@ -96,7 +96,7 @@ var mayImport = []struct {
 	{"internal/observe/recent", []string{".", "internal/printable"}},
 	{"internal/observe/trace", []string{".", "internal/explain", "internal/rule"}},
 	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
-	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule", "internal/printable"}},
+	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule", "internal/printable", "internal/turns"}},
 	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline", "internal/printable"}},
 	// What is said about objects that exist.
 	{"internal/audit/result", []string{"."}},
@@ -129,9 +129,9 @@ var mayImport = []struct {
 	// Which requests reach a door is what API servers are told to send.
 	{"internal/trial/lockout", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/webhookconfig", "internal/printable"}},
 	// What would be in force, decided after the answer.
-	{"internal/candidate", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/audit/queue", "internal/impact/diff", "internal/overrun"}},
+	{"internal/candidate", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/audit/queue", "internal/impact/diff", "internal/overrun", "internal/turns"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
-	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/candidate", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/webhookconfig"}},
+	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/candidate", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/turns", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/trial"}},
 	{"internal/convert/proof", []string{"."}},
@@ -197,6 +197,7 @@ var mayImport = []struct {
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/breaker", nil},
+	{"internal/turns", nil},
 	// Evaluations that do not end are told with their rules.
 	{"internal/overrun", []string{".", "internal/breaker", "internal/rule", "internal/rule/allowance"}},
 	// Objects use it to decode themselves.

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 // Options configure an [Evaluator]. The zero value works, without facts.
@@ -92,7 +93,7 @@ func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compil
 	}
 	next := &set{namespaces: map[string][]*compared{}}
 	var rules []rule.Rule
-	inTurns(candidates)
+	candidates = inTurns(candidates)
 	for i := range candidates {
 		if i >= Most {
 			next.all = append(next.all, surplus(&candidates[i]))
@@ -118,21 +119,23 @@ func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compil
 // Most limits the candidates that are evaluated.
 const Most = 256
 
-// inTurns sorts candidates: those of the cluster, then the oldest of each namespace, then the second, and
-// so on. All replicas choose the same.
-func inTurns(all []compile.Compiled) {
+// inTurns returns candidates in the order in which they are chosen: those of the cluster, then the oldest of
+// each namespace, then the second, and so on. All replicas choose the same.
+func inTurns(all []compile.Compiled) []compile.Compiled {
 	slices.SortFunc(all, func(a, b compile.Compiled) int {
 		older, younger := a.Policy.Object.GetCreationTimestamp(), b.Policy.Object.GetCreationTimestamp()
 		return cmp.Or(older.Compare(younger.Time), cmp.Compare(a.Ref.String(), b.Ref.String()))
 	})
-	turns, next := make(map[usher.PolicyRef]int, len(all)), map[string]int{}
-	for i := range all {
-		if namespace := all[i].Ref.Namespace; namespace != "" {
-			next[namespace]++
-			turns[all[i].Ref] = next[namespace]
+	namespace := func(c *compile.Compiled) string { return c.Ref.Namespace }
+	var cluster, own []compile.Compiled
+	for _, c := range all {
+		if namespace(&c) == "" {
+			cluster = append(cluster, c)
+			continue
 		}
+		own = append(own, c)
 	}
-	slices.SortStableFunc(all, func(a, b compile.Compiled) int { return cmp.Compare(turns[a.Ref], turns[b.Ref]) })
+	return append(cluster, turns.Of(own, len(own), namespace)...)
 }
 
 // isAboutForeign reports whether a candidate is about policies that API servers may enforce.

@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/trial"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 const (
@@ -195,13 +196,7 @@ func (l *Live) tryable() []*version {
 		}
 	}
 	slices.SortFunc(versions, func(a, b *version) int { return cmp.Compare(a.newest.Ref.String(), b.newest.Ref.String()) })
-	turns, next := make(map[*version]int, len(versions)), map[string]int{}
-	for _, v := range versions {
-		turns[v] = next[v.newest.Ref.Namespace]
-		next[v.newest.Ref.Namespace]++
-	}
-	slices.SortStableFunc(versions, func(a, b *version) int { return cmp.Compare(turns[a], turns[b]) })
-	return versions
+	return turns.Of(versions, len(versions), func(v **version) string { return (*v).newest.Ref.Namespace })
 }
 
 // publishTries replaces the states of policies: the rules stay as they are.

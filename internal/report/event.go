@@ -32,7 +32,7 @@ func (l *leader) tell(ctx context.Context, v *view, now time.Time) {
 	failing := l.failing()
 	for i := range v.Policies {
 		p := &v.Policies[i]
-		if _, own := l.resources[p.Policy.Kind]; own || p.UID == "" {
+		if _, own := l.kinds[p.Policy.Kind]; own || p.UID == "" {
 			continue
 		}
 		f := failing[p.UID]
@@ -56,8 +56,8 @@ func (l *leader) tell(ctx context.Context, v *view, now time.Time) {
 
 // apiVersionOf returns the API version of policies of a kind.
 func (l *leader) apiVersionOf(kind string) string {
-	if resource, own := l.resources[kind]; own {
-		return resource.GroupVersion().String()
+	if of, own := l.kinds[kind]; own {
+		return of.GroupVersion().String()
 	}
 	return admissionv1.SchemeGroupVersion.String()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 const (
@@ -257,7 +258,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 // who writes theirs again and again.
 func fair(all []write, most int) (some []write, more bool) {
 	slices.SortStableFunc(all, func(a, b write) int { return b.changed.Compare(a.changed) })
-	some = inTurns(all, namespaceBatch, func(w *write) string { return w.policy.Policy.Namespace })
+	some = turns.Of(all, namespaceBatch, func(w *write) string { return w.policy.Policy.Namespace })
 	some = some[:min(len(some), most)]
 	return some, len(some) < len(all)
 }

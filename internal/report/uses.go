@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 const (
@@ -64,7 +65,7 @@ func publishedUses(states []rule.ExemptionState) string {
 		for i := range states {
 			namespaces[states[i].UID] = states[i].Ref.Namespace
 		}
-		all = inTurns(all, mostUses, func(u *use) string { return namespaces[u.UID] })[:mostUses]
+		all = turns.Of(all, mostUses, func(u *use) string { return namespaces[u.UID] })[:mostUses]
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

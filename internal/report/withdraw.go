@@ -39,9 +39,9 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 	group.SetLimit(withdrawParallel)
 	var written atomic.Int32
 	var errs []error
-	for kind, resource := range w.resources {
+	for name, kind := range w.kinds {
 		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.Resource(resource).List(ctx, o)
+			return client.Resource(kind.GroupVersionResource()).List(ctx, o)
 		}
 		err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 			policy, ok := item.(*unstructured.Unstructured)
@@ -52,7 +52,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 			if !withdraw(&status.PolicyStatus, reason, message) {
 				return nil
 			}
-			ref := usher.PolicyRef{Kind: kind, Namespace: policy.GetNamespace(), Name: policy.GetName()}
+			ref := usher.PolicyRef{Kind: name, Namespace: policy.GetNamespace(), Name: policy.GetName()}
 			group.Go(func() error {
 				err := w.patch(ctx, write{policy: &rule.State{Policy: ref, UID: policy.GetUID()}, status: status})
 				// Ignore a policy that was deleted, or deleted and created again.
@@ -69,7 +69,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
 			// The other kinds are written nevertheless.
-			errs = append(errs, fmt.Errorf("list %s: %w", resource.Resource, err))
+			errs = append(errs, fmt.Errorf("list %s: %w", kind.Resource, err))
 		}
 	}
 	err := errors.Join(append(errs, group.Wait())...)

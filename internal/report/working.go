@@ -13,6 +13,7 @@ import (
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 const (
@@ -155,4 +156,16 @@ func parseFailures(text string) []rule.Failure {
 	}
 	failures = failures[:min(len(failures), mostFailures)]
 	return slices.DeleteFunc(failures, func(f rule.Failure) bool { return f.UID == "" || f.Count <= 0 })
+}
+
+// mostPublished returns the failures that a replica publishes. Without too many of them that is all.
+func (v *view) mostPublished(failures []rule.Failure) []rule.Failure {
+	if len(failures) <= mostFailures {
+		return failures
+	}
+	namespaces := make(map[string]string, len(v.Policies))
+	for i := range v.Policies {
+		namespaces[string(v.Policies[i].UID)] = v.Policies[i].Policy.Namespace
+	}
+	return turns.Of(failures, mostFailures, func(f *rule.Failure) string { return namespaces[string(f.UID)] })[:mostFailures]
 }

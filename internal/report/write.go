@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
@@ -43,8 +42,7 @@ type writer struct {
 	log     *slog.Logger
 	limiter flowcontrol.RateLimiter
 
-	resources map[string]schema.GroupVersionResource
-	known     map[types.UID]status
+	known map[types.UID]status
 	// kinds has the kinds by their names.
 	kinds map[string]api.Kind
 	stale time.Time
@@ -58,12 +56,12 @@ type writer struct {
 }
 
 func newWriter(client dynamic.Interface, o Options) *writer {
-	resources, kinds := map[string]schema.GroupVersionResource{}, map[string]api.Kind{}
+	kinds := map[string]api.Kind{}
 	for _, kind := range api.Kinds() {
-		resources[kind.Kind], kinds[kind.Kind] = kind.GroupVersionResource(), kind
+		kinds[kind.Kind] = kind
 	}
 	return &writer{
-		client: client, log: o.Log, resources: resources, kinds: kinds, mute: map[string]time.Time{}, told: map[string]bool{},
+		client: client, log: o.Log, kinds: kinds, mute: map[string]time.Time{}, told: map[string]bool{},
 		limiter: flowcontrol.NewTokenBucketRateLimiter(float32(o.WritesPerSecond), 2*o.WritesPerSecond),
 	}
 }
@@ -74,7 +72,8 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	known := map[types.UID]status{}
-	for _, resource := range w.resources {
+	for _, kind := range w.kinds {
+		resource := kind.GroupVersionResource()
 		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
 			defer cancel()
@@ -125,7 +124,7 @@ func statusOf(policy *unstructured.Unstructured) status {
 
 // writable reports whether the status of p can be written.
 func (w *writer) writable(p *rule.State, now time.Time) bool {
-	_, known := w.resources[p.Policy.Kind]
+	_, known := w.kinds[p.Policy.Kind]
 	return known && !now.Before(w.mute[p.Policy.Kind]) && !now.Before(w.refused[p.UID])
 }
 
@@ -188,11 +187,8 @@ func (w *writer) patch(ctx context.Context, item write) error {
 }
 
 func (w *writer) resource(p *rule.State) dynamic.ResourceInterface {
-	resource := w.client.Resource(w.resources[p.Policy.Kind])
-	if p.Policy.Namespace == "" {
-		return resource
-	}
-	return resource.Namespace(p.Policy.Namespace)
+	kind := w.kinds[p.Policy.Kind]
+	return w.client.Resource(kind.GroupVersionResource()).Namespace(p.Policy.Namespace)
 }
 
 // missing finds out what the API server did not find: the policy, which the next snapshot will omit

@@ -17,6 +17,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/proof"
 )
 
@@ -89,7 +90,7 @@ func find(ctx context.Context, client dynamic.Interface, namespace string, names
 		if kinds[i].Namespaced && namespace == "" {
 			return nil, fmt.Errorf("%s/%s: say in which namespace it is, with --namespace", word, name)
 		}
-		object, err := resource(client, kinds[i], namespace).Get(ctx, name, metav1.GetOptions{})
+		object, err := cluster.Policies(client, &kinds[i], namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("get %s: %w", kinds[i].Kind, err)
 		}
@@ -107,7 +108,7 @@ func Policies(ctx context.Context, client dynamic.Interface, namespace string, l
 			continue
 		}
 		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return resource(client, kind, namespace).List(ctx, o)
+			return cluster.Policies(client, &kind, namespace).List(ctx, o)
 		}
 		err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 			if object, ok := item.(*unstructured.Unstructured); ok {
@@ -129,13 +130,6 @@ func Policies(ctx context.Context, client dynamic.Interface, namespace string, l
 		}
 	}
 	return all, nil
-}
-
-func resource(client dynamic.Interface, kind api.Kind, namespace string) dynamic.ResourceInterface {
-	if !kind.Namespaced {
-		return client.Resource(kind.GroupVersionResource())
-	}
-	return client.Resource(kind.GroupVersionResource()).Namespace(namespace)
 }
 
 func stored(kind api.Kind, object *unstructured.Unstructured) Stored {
@@ -169,7 +163,7 @@ func (s *Stored) annotate(ctx context.Context, client dynamic.Interface, text an
 	if err != nil {
 		return "", err
 	}
-	object, err := resource(client, s.Kind, s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, o)
+	object, err := cluster.Policies(client, &s.Kind, s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, o)
 	if err != nil {
 		return "", err
 	}

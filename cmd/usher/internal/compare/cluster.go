@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/existing"
@@ -45,11 +44,7 @@ func (c *comparing) readCluster(ctx context.Context, use func(item) error) error
 	for _, v := range c.versions(lists) {
 		name := v.Resource.GroupResource().String()
 		c.existing.Store(&name)
-		var from dynamic.ResourceInterface = c.from.Facts.Resource(v.Resource)
-		if c.namespace != "" {
-			from = c.from.Facts.Resource(v.Resource).Namespace(c.namespace)
-		}
-		err := existing.Pages(ctx, from, func(page *unstructured.UnstructuredList) error {
+		err := existing.Pages(ctx, c.from.Facts.Resource(v.Resource).Namespace(c.namespace), func(page *unstructured.UnstructuredList) error {
 			for i := range page.Items {
 				if err := use(item{Subject: v.subject(page.Items[i].Object)}); err != nil {
 					return stopError{err}

@@ -177,9 +177,6 @@ func (s *searched) text() string {
 	return text + "--- # a case for usher test\n" + string(written) + "---\n"
 }
 
-// mostMarkdown keeps comments on pull requests within what their hosts take, which is 65,536 characters.
-const mostMarkdown = 60_000
-
 func (r *impactReport) markdown() string {
 	var b strings.Builder
 	b.WriteString("### Impact of the change of policies\n\n")
@@ -187,7 +184,7 @@ func (r *impactReport) markdown() string {
 		b.WriteString("| | Requests | Policy | Where | Example |\n|---|---:|---|---|---|\n")
 	}
 	for i := range r.Rows {
-		if b.Len() > mostMarkdown {
+		if b.Len() > format.MaxMarkdown {
 			fmt.Fprintf(&b, "\n… and %d more rows.\n", len(r.Rows)-i)
 			break
 		}

@@ -34,7 +34,8 @@ type comparing struct {
 	notAsked  string
 	namespace string
 	kinds     *kind.Set
-	factFiles []string
+	// known are the objects of --facts.
+	known []map[string]any
 	// generated reports that requests to authorize are generated.
 	generated bool
 	// from is the cluster that has the objects; nil if there is none.
@@ -88,13 +89,16 @@ func (s *scene) set(i *item) {
 }
 
 func (f *Flags) comparing(was, is policies.Set, from *clients.Set) (*comparing, error) {
-	c := &comparing{timeout: is.Timeout(), log: auditlog.New(), from: from, namespace: f.Namespace, factFiles: f.Facts.Files, generated: f.Authorization, tally: impact.NewTally(impact.By{
+	c := &comparing{timeout: is.Timeout(), log: auditlog.New(), from: from, namespace: f.Namespace, generated: f.Authorization, tally: impact.NewTally(impact.By{
 		Namespace: slices.Contains(f.By, "namespace"), Resource: slices.Contains(f.By, "resource"), User: slices.Contains(f.By, "user"), Owner: slices.Contains(f.By, "owner"),
 	})}
 	if !f.HTTP {
 		c.notAsked = "it asks a service over HTTP: let it with --ask-http"
 	}
 	var err error
+	if c.known, err = f.Facts.Objects(); err != nil {
+		return nil, err
+	}
 	if c.kinds, err = f.Facts.Kinds(); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/impact"
 	"github.com/usher-dev/usher/internal/impact/diff"
@@ -96,12 +95,8 @@ func (c *comparing) differs(ctx context.Context, ref usher.PolicyRef, i *item) (
 
 // searchWrites looks for a write on which the sides differ because of a policy, and makes it small.
 func (c *comparing) searchWrites(ctx context.Context, was, is policies.Set, one *searched) error {
-	facts, err := object.Load(c.factFiles...)
-	if err != nil {
-		return fmt.Errorf("--facts: %w", err)
-	}
 	before, parts := partsOf(was, one.Policy), partsOf(is, one.Policy)
-	requests, objects, resolver := convert.Requests(ctx, slices.Concat(before, parts), facts, c.kinds)
+	requests, objects, resolver := convert.Requests(ctx, slices.Concat(before, parts), c.known, c.kinds)
 	subject := func(r *usher.Request) item {
 		return item{Subject: &impact.Subject{Request: r, From: "generated", Unknown: impact.Unknowns{HTTP: c.notAsked}}, facts: resolver}
 	}

@@ -23,12 +23,26 @@ import (
 type Flags struct {
 	Files      []string
 	AllowLocal bool
+
+	objects []map[string]any
 }
 
 // Register adds the flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.Files, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
 	flags.BoolVar(&f.AllowLocal, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
+}
+
+// Objects returns the objects in the files, which are read once: one may be a pipe. Do not change them.
+func (f *Flags) Objects() ([]map[string]any, error) {
+	if f.objects == nil && len(f.Files) > 0 {
+		trees, err := object.Load(f.Files...)
+		if err != nil {
+			return nil, fmt.Errorf("--facts: %w", err)
+		}
+		f.objects = trees
+	}
+	return f.objects, nil
 }
 
 // Load reads the objects in the files. It returns them, and a resolver of all facts: these objects,
@@ -43,9 +57,9 @@ func (f *Flags) Load() (*Store, fact.Resolver, error) {
 
 // LoadFor is [Flags.Load] for n who each ask which of their objects were missing. The files are read once.
 func (f *Flags) LoadFor(n int) ([]*Store, []fact.Resolver, error) {
-	trees, err := object.Load(f.Files...)
+	trees, err := f.Objects()
 	if err != nil {
-		return nil, nil, fmt.Errorf("--facts: %w", err)
+		return nil, nil, err
 	}
 	access, err := authz.Server(trees)
 	if err != nil {
@@ -63,9 +77,9 @@ func (f *Flags) LoadFor(n int) ([]*Store, []fact.Resolver, error) {
 // Kinds returns the kinds of Kubernetes, and those of CustomResourceDefinitions among the objects in the files and
 // among others.
 func (f *Flags) Kinds(others ...map[string]any) (*kind.Set, error) {
-	trees, err := object.Load(f.Files...)
+	trees, err := f.Objects()
 	if err != nil {
-		return nil, fmt.Errorf("--facts: %w", err)
+		return nil, err
 	}
 	defined, err := kind.Defined(append(others, trees...))
 	if err != nil {

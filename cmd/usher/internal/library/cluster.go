@@ -60,7 +60,7 @@ func (c *stored) Installed(ctx context.Context, p *library.Policy) (map[string]a
 	switch {
 	case err == nil:
 		return found.Object, nil
-	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case cluster.Unserved(err):
 		return nil, &unusableError{errors.New("the cluster does not know the kind ClusterObjectPolicy: install Usher first, or only its CRDs with kubectl apply --server-side -f deploy/crds")}
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // no policy

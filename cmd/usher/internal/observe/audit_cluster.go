@@ -148,12 +148,8 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 
 // kind reads all objects of a kind, and returns how many there are.
 func (r *reading) kind(ctx context.Context, kind result.Kind) (int, error) {
-	var from dynamic.ResourceInterface = r.client.Resource(kind.Resource)
-	if r.namespace != "" {
-		from = r.client.Resource(kind.Resource).Namespace(r.namespace)
-	}
 	n := 0
-	err := existing.Pages(ctx, from, func(page *unstructured.UnstructuredList) error {
+	err := existing.Pages(ctx, r.client.Resource(kind.Resource).Namespace(r.namespace), func(page *unstructured.UnstructuredList) error {
 		n += len(page.Items)
 		return r.judgeAll(ctx, objectsOf(page, kind))
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/compile"
 )
 
@@ -39,7 +40,7 @@ func read(ctx context.Context, client dynamic.Interface, ref usher.PolicyRef) (*
 	c := &candidate{client: client, ref: ref}
 	c.kind, _ = api.KindCalled(ref.Kind)
 	found, err := c.resource().Get(ctx, ref.Name, metav1.GetOptions{})
-	if unknown(err) {
+	if cluster.Unserved(err) {
 		return nil, fmt.Errorf("the cluster does not know the kind %s: install or upgrade Usher first", ref.Kind)
 	}
 	if err != nil {
@@ -55,7 +56,7 @@ func read(ctx context.Context, client dynamic.Interface, ref usher.PolicyRef) (*
 }
 
 func (c *candidate) resource() dynamic.ResourceInterface {
-	return resourceOf(c.client, &c.kind, c.ref.Namespace)
+	return cluster.Policies(c.client, &c.kind, c.ref.Namespace)
 }
 
 // counted prints what a candidate has counted.
@@ -171,7 +172,7 @@ func (c *candidate) find(ctx context.Context, ref usher.PolicyRef) (kind api.Kin
 	}
 	for _, version := range versions {
 		kind = version
-		if stored, err = get(ctx, resourceOf(c.client, &kind, ref.Namespace), ref); !unknown(err) {
+		if stored, err = get(ctx, cluster.Policies(c.client, &kind, ref.Namespace), ref); !cluster.Unserved(err) {
 			break
 		}
 	}
@@ -195,7 +196,7 @@ func (c *candidate) plan(ctx context.Context) ([]change, error) {
 		case stored == nil:
 			return nil, fmt.Errorf("there is no %s to remove: delete the candidate with '%s'", ref, c.deletion())
 		}
-		return []change{{client: resourceOf(c.client, &kind, ref.Namespace), ref: ref, stored: stored}}, nil
+		return []change{{client: cluster.Policies(c.client, &kind, ref.Namespace), ref: ref, stored: stored}}, nil
 	}
 	var changes []change
 	for i := range c.spec.Policies {
@@ -243,7 +244,7 @@ func (c *candidate) embedded(ctx context.Context, raw []byte) (change, error) {
 	if ref.Name == "" {
 		return change{}, errors.New("the policy has no name")
 	}
-	w := change{client: resourceOf(c.client, &kind, ref.Namespace), ref: ref}
+	w := change{client: cluster.Policies(c.client, &kind, ref.Namespace), ref: ref}
 	var err error
 	if w.stored, err = get(ctx, w.client, ref); err != nil {
 		return change{}, err

@@ -186,18 +186,11 @@ func only(object *unstructured.Unstructured) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }
 
-func resourceOf(client dynamic.Interface, kind *api.Kind, namespace string) dynamic.ResourceInterface {
-	if !kind.Namespaced {
-		return client.Resource(kind.GroupVersionResource())
-	}
-	return client.Resource(kind.GroupVersionResource()).Namespace(namespace)
-}
-
 // get returns a policy of a cluster, nil if there is none.
 func get(ctx context.Context, client dynamic.ResourceInterface, ref usher.PolicyRef) (*unstructured.Unstructured, error) {
 	found, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
-	case unknown(err):
+	case cluster.Unserved(err):
 		return nil, fmt.Errorf("the cluster does not know the kind %s: %w", ref.Kind, err)
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // no policy
@@ -205,9 +198,4 @@ func get(ctx context.Context, client dynamic.ResourceInterface, ref usher.Policy
 		return nil, fmt.Errorf("get %s: %w", ref, err)
 	}
 	return found, nil
-}
-
-// unknown reports whether an API server does not serve the kind.
-func unknown(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

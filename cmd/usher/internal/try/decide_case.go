@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -31,9 +30,9 @@ func (f *decideFlags) validateCase() error {
 
 // printCases writes the decisions as cases, one for each phase in which a rule matched.
 func (f *decideFlags) printCases(w io.Writer, report *decideReport) error {
-	facts, err := object.Load(f.facts.Files...)
+	facts, err := f.facts.Objects()
 	if err != nil {
-		return fmt.Errorf("--facts: %w", err)
+		return err
 	}
 	var b strings.Builder
 	b.WriteString(caseHeader)

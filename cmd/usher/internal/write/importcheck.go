@@ -9,7 +9,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/check"
 	"github.com/usher-dev/usher/internal/compile"
@@ -90,13 +89,7 @@ func withoutMessage(i *convert.Import, p *rule.Problem) bool {
 		if compile.Ref(o) != p.Policy || err != nil {
 			continue
 		}
-		var spec *v1alpha1.ObjectPolicySpec
-		switch policy := o.(type) {
-		case *v1alpha1.ClusterObjectPolicy:
-			spec = &policy.Spec.ObjectPolicySpec
-		case *v1alpha1.ObjectPolicy:
-			spec = &policy.Spec
-		}
+		spec := (&compile.Compiled{Policy: api.Policy{Object: o}}).ObjectSpec()
 		if spec == nil || n >= len(spec.Validations) {
 			continue
 		}

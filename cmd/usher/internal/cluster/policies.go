@@ -1,0 +1,22 @@
+package cluster
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/usher-dev/usher/api"
+)
+
+// Policies returns the policies of a kind: those of a namespace, unless it is empty or the kind has none.
+func Policies(client dynamic.Interface, kind *api.Kind, namespace string) dynamic.ResourceInterface {
+	if !kind.Namespaced {
+		namespace = ""
+	}
+	return client.Resource(kind.GroupVersionResource()).Namespace(namespace)
+}
+
+// Unserved reports whether an error is that of an API server which does not serve the kind of an object.
+func Unserved(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
