@@ -22,6 +22,8 @@ type document struct {
 	mu      sync.Mutex
 	content *content
 	version int
+	// refused is why nothing of the text is kept; empty if it is.
+	refused string
 	// found is what is wrong with the text of a version.
 	found        []assist.Diagnostic
 	foundVersion int
@@ -102,11 +104,12 @@ func (s *server) content(uri string) (*content, []assist.Diagnostic) {
 
 // set replaces the text.
 func (d *document) set(version int, text string) {
-	if len(text) > largestText {
-		text = ""
+	refused := ""
+	if size := len(text); size > largestText {
+		text, refused = "", fmt.Sprintf("the file has %d bytes, and is not checked: at most %d are; split it", size, largestText)
 	}
 	d.mu.Lock()
-	d.content, d.version, d.found = newContent(text), version, nil
+	d.content, d.version, d.refused, d.found = newContent(text), version, refused, nil
 	d.stop()
 	d.mu.Unlock()
 	select {
@@ -139,12 +142,15 @@ func (d *document) check(ctx context.Context, s *server, file *assist.File) {
 	ctx, stop := context.WithTimeout(ctx, longestCheck)
 	defer stop()
 	d.mu.Lock()
-	content, version := d.content, d.version
+	content, version, refused := d.content, d.version, d.refused
 	d.stop = stop
 	d.mu.Unlock()
 	found, err := file.Check(ctx, content.text)
 	if err != nil || ctx.Err() != nil {
 		return
+	}
+	if refused != "" {
+		found = []assist.Diagnostic{{Severity: rule.Error, Message: refused}}
 	}
 	p := diagnosticsParams{identifier: identifier{d.uri}, Version: version, Diagnostics: []diagnostic{}}
 	for i := range found {

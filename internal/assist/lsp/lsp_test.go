@@ -231,5 +231,20 @@ func TestNewestTextWins(t *testing.T) {
 	}
 }
 
+// TestAFileThatIsNotChecked does not look like one without problems.
+func TestAFileThatIsNotChecked(t *testing.T) {
+	t.Parallel()
+	e := start(t)
+	e.ask("initialize", map[string]any{})
+	e.open("file:///a.yaml", 1, strings.Repeat("# a line\n", 500_000))
+	if text := fmt.Sprint(e.diagnostics(1)); !strings.Contains(text, "the file has 4500000 bytes, and is not checked") {
+		t.Errorf("got %s", text)
+	}
+	e.change("file:///a.yaml", 2, "# a line\n")
+	if text := fmt.Sprint(e.diagnostics(2)); strings.Contains(text, "message") {
+		t.Errorf("got %s", text)
+	}
+}
+
 // timeout is how long a test waits for what happens at once unless something is wrong.
 const timeout = time.Minute
