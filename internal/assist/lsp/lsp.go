@@ -41,7 +41,9 @@ const (
 type server struct {
 	service *assist.Service
 	version string
-	notify  func(method string, params any)
+	// notify is there when ready is closed.
+	notify func(method string, params any)
+	ready  chan struct{}
 
 	mu        sync.Mutex
 	documents map[string]*document
@@ -63,11 +65,12 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, service *assist.Ser
 	defer cancel()
 	s := &server{
 		service: service, version: version, documents: map[string]*document{}, requests: map[jsonrpc2.ID]context.CancelFunc{},
-		ended: make(chan struct{}), turn: make(chan struct{}, 1), checking: make(chan struct{}, 1),
+		ready: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 	}
 	stream := &stream{ObjectStream: jsonrpc2.NewBufferedStream(pipe{in, out}, codec{})}
 	conn := jsonrpc2.NewConn(ctx, stream, s, jsonrpc2.SetLogger(silent{}))
 	s.notify = func(method string, params any) { _ = conn.Notify(ctx, method, params) }
+	close(s.ready)
 	go service.Prepare(ctx)
 	defer s.closeAll()
 	select {
@@ -129,6 +132,8 @@ func (silent) Printf(string, ...any) {}
 
 // Handle implements [jsonrpc2.Handler]: notifications in their order, and requests beside them.
 func (s *server) Handle(ctx context.Context, conn *jsonrpc2.Conn, r *jsonrpc2.Request) {
+	// The connection reads before NewConn returns it.
+	<-s.ready
 	params := json.RawMessage("{}")
 	if r.Params != nil {
 		params = *r.Params
