@@ -45,16 +45,25 @@ func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\'
 // replace replaces names in the document by those that the test uses.
 func (s *session) replace(text string) string {
 	for _, name := range s.names {
-		text = regexp.MustCompile(regexp.QuoteMeta(name[0])+`\b`).ReplaceAllLiteralString(text, name[1])
+		text = word(name[0]).ReplaceAllLiteralString(text, name[1])
 	}
 	return text
 }
 
 func (s *session) restore(text string) string {
 	for _, name := range s.names {
-		text = strings.ReplaceAll(text, name[1], name[0])
+		text = word(name[1]).ReplaceAllLiteralString(text, name[0])
 	}
 	return text
+}
+
+// word matches a port or a folder, not the digits of a longer number.
+func word(name string) *regexp.Regexp {
+	pattern := regexp.QuoteMeta(name) + `\b`
+	if !strings.HasPrefix(name, "/") {
+		pattern = `\b` + pattern
+	}
+	return regexp.MustCompile(pattern)
 }
 
 // write writes a file that the document shows.
