@@ -259,7 +259,7 @@ var mayImport = []struct {
 	{"internal/load", nil},
 	{"internal/deadline", nil},
 	// Runs the commands in documents, for tests.
-	{"internal/console", nil},
+	{"internal/doctest", nil},
 	// Generators that make runs; they work on files alone.
 	{"hack/...", nil},
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usher-dev/usher/internal/console"
+	"github.com/usher-dev/usher/internal/doctest"
 )
 
 const root = ".."
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // install puts $USHER_BIN into dir or, if that is not set, builds usher there.
 func install(dir string) error {
-	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(console.Make), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(doctest.Make), 0o755); err != nil {
 		return err
 	}
 	target := filepath.Join(dir, "usher")
@@ -61,7 +61,7 @@ func install(dir string) error {
 // Those that need one are run by sandbox/e2e.
 func TestConsole(t *testing.T) {
 	t.Parallel()
-	documents, err := console.Find(root)
+	documents, err := doctest.Find(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestConsole(t *testing.T) {
 		}
 		t.Run(strings.TrimSuffix(filepath.ToSlash(name), ".md"), func(t *testing.T) {
 			t.Parallel()
-			d.Run(t, console.Options{
+			d.Run(t, doctest.Options{
 				Root:    root,
 				Folders: []string{"deploy", "docs", "examples", "hack", "library", "sandbox/e2e/testdata"},
 				Path:    bin,

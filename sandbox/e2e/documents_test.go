@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usher-dev/usher/internal/console"
+	"github.com/usher-dev/usher/internal/doctest"
 	"github.com/usher-dev/usher/sandbox"
 )
 
@@ -21,7 +21,7 @@ func TestDocuments(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("kubectl is not installed")
 	}
-	documents, err := console.Find(root)
+	documents, err := doctest.Find(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestDocuments(t *testing.T) {
 		}
 		ran++
 		t.Run(strings.TrimSuffix(filepath.Base(d.Path), ".md"), func(t *testing.T) {
-			d.Run(t, console.Options{
+			d.Run(t, doctest.Options{
 				Root:        root,
 				Folders:     []string{"deploy", "docs", "examples", "hack"},
 				Path:        bin,
@@ -68,7 +68,7 @@ func documentPrograms(t *testing.T) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build examples: %v: %s", err, out)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(console.Make), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(doctest.Make), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir

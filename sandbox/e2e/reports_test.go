@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/usher-dev/usher/internal/audit/result"
-	"github.com/usher-dev/usher/internal/console"
+	"github.com/usher-dev/usher/internal/doctest"
 	"github.com/usher-dev/usher/internal/report/openreports"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
@@ -205,11 +205,11 @@ const reportsDocument = "reports.md"
 // documented runs the commands of the document, in a cluster without the kinds of reports.
 func (r *rig) documented(t *testing.T) {
 	t.Helper()
-	d, err := console.Read(filepath.Join(root, "docs", reportsDocument))
+	d, err := doctest.Read(filepath.Join(root, "docs", reportsDocument))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Run(t, console.Options{Root: root, Folders: []string{"deploy"}, Path: t.TempDir(), Environment: []string{"KUBECONFIG=" + r.Kubeconfig}, Cluster: true})
+	d.Run(t, doctest.Options{Root: root, Folders: []string{"deploy"}, Path: t.TempDir(), Environment: []string{"KUBECONFIG=" + r.Kubeconfig}, Cluster: true})
 }
 
 // TestReports: what is wrong in a namespace is in its reports, and kubectl shows it, as documented.

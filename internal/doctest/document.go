@@ -1,4 +1,4 @@
-// Package console runs the console blocks of Markdown documents and compares what the
+// Package doctest runs the console blocks of Markdown documents and compares what the
 // commands print with what the documents show.
 //
 // A block is fenced with ```console, and may be indented, as in lists. Lines that begin with "$ " are commands, continued
@@ -14,7 +14,7 @@
 //	<!-- file: PATH -->               the block, of any language, is the content of a file
 //
 // All blocks of a document share one folder and one environment.
-package console
+package doctest
 
 import (
 	"fmt"

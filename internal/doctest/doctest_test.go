@@ -1,4 +1,4 @@
-package console_test
+package doctest_test
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/usher-dev/usher/internal/console"
+	"github.com/usher-dev/usher/internal/doctest"
 )
 
 func TestMatch(t *testing.T) {
@@ -46,7 +46,7 @@ func TestMatch(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			if got := console.Match(strings.Split(test.shown, "\n"), strings.Split(test.printed, "\n")); got != test.want {
+			if got := doctest.Match(strings.Split(test.shown, "\n"), strings.Split(test.printed, "\n")); got != test.want {
 				t.Errorf("Match is %t, want %t", got, test.want)
 			}
 		})
@@ -58,24 +58,24 @@ func TestRead(t *testing.T) {
 	const text = "# Title\n\n<!-- file: try/a.yaml -->\n```yaml\na: 1\n```\n\n```go\nx\n```\n\n<!-- console: cluster -->\n<!-- console: server --port 1 -->\n" +
 		"```console\n$ mkdir a\n$ serve \\\n    --long |\n  cat\nup\n...\n```\n<!-- console: skip no reason to -->\n```console\n$ x\n```\n" +
 		"1. In a list:\n\n   ```console\n   $ y\n   up\n     down\n   ```\n"
-	d, err := console.Read(write(t, text))
+	d, err := doctest.Read(write(t, text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []console.Block{
+	want := []doctest.Block{
 		{Line: 4, File: "try/a.yaml", Text: "a: 1\n"},
-		{Line: 14, Cluster: true, Server: true, Args: "--port 1", Commands: []console.Command{
+		{Line: 14, Cluster: true, Server: true, Args: "--port 1", Commands: []doctest.Command{
 			{Line: 15, Text: "mkdir a"},
 			{Line: 16, Text: "serve \\\n    --long |\n  cat", Output: []string{"up", "..."}},
 		}},
-		{Line: 23, Skip: "no reason to", Commands: []console.Command{{Line: 24, Text: "x"}}},
-		{Line: 28, Commands: []console.Command{{Line: 29, Text: "y", Output: []string{"up", "  down"}}}},
+		{Line: 23, Skip: "no reason to", Commands: []doctest.Command{{Line: 24, Text: "x"}}},
+		{Line: 28, Commands: []doctest.Command{{Line: 29, Text: "y", Output: []string{"up", "  down"}}}},
 	}
 	opts := cmp.FilterPath(func(p cmp.Path) bool {
 		return slices.Contains([]string{".first", ".last", ".indent"}, p.Last().String())
 	}, cmp.Ignore())
 	empty := cmp.Transformer("lines", func(lines []string) string { return strings.Join(lines, "\n") })
-	if diff := cmp.Diff(want, d.Blocks, opts, empty, cmp.AllowUnexported(console.Command{})); diff != "" {
+	if diff := cmp.Diff(want, d.Blocks, opts, empty, cmp.AllowUnexported(doctest.Command{})); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
 	if !d.NeedsCluster() {
@@ -99,7 +99,7 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			_, err := console.Read(write(t, test.text))
+			_, err := doctest.Read(write(t, test.text))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
