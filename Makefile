@@ -5,6 +5,7 @@ SHELL := bash
 GO ?= go
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
+SUPPLY := $(GO) tool -modfile=$(CURDIR)/tools/supply/go.mod
 RELEASE := $(GO) tool -modfile=$(CURDIR)/tools/release/go.mod goreleaser
 # As releases are built, without C. Every build and test then shares what is compiled, that of the control
 # plane included. Only the race detector needs C.
@@ -167,12 +168,18 @@ format-check:
 export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus
 
 .PHONY: lint
-lint: format-check ## run gofmt, and golangci-lint on everything
+lint: format-check ## run gofmt, golangci-lint on everything, and actionlint on the workflows
+	@$(SUPPLY) actionlint
 	@for module in $(MODULES); do (cd $$module && $(LINT) run ./...); done
 
 .PHONY: lint-changed
 lint-changed: ## run golangci-lint on the packages that differ from main
 	@packages=$$(hack/changed.sh); if [ -n "$$packages" ]; then $(LINT) run $$packages; else echo "no package has changed"; fi
+
+# It reads the list of known vulnerabilities from the internet, so it is not part of make test.
+.PHONY: vulnerabilities
+vulnerabilities: ## look for known vulnerabilities in what Usher calls, with govulncheck
+	@$(SUPPLY) govulncheck ./...
 
 .PHONY: release-dry-run
 release-dry-run: ## build what a release contains, for this platform, without publishing
