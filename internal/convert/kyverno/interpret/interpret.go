@@ -126,7 +126,7 @@ func settled(status Status, err error) (Status, error) {
 func readable(rule *syntax.Rule) error {
 	v := rule.Validate
 	for name, present := range map[string]bool{
-		"manifests": v.Manifests != nil, "podSecurity": v.PodSecurity != nil, "cel": v.CEL != nil, "assert": v.Assert != nil,
+		"manifests": v.Manifests != nil, "cel": v.CEL != nil, "assert": v.Assert != nil,
 		"imageExtractors": rule.ImageExtractors != nil, "celPreconditions": rule.CELPreconditions != nil,
 	} {
 		if present {

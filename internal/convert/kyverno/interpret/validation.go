@@ -88,6 +88,8 @@ func (v *validation) before() (Status, error) {
 func (v *validation) body(object map[string]any) (Status, error) {
 	of := v.rule.Validate
 	switch {
+	case of.PodSecurity != nil:
+		return podSecurity(of.PodSecurity, object)
 	case of.Deny != nil:
 		return v.deny(of.Deny)
 	case of.Pattern != nil || of.AnyPattern != nil:

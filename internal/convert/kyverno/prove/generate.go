@@ -213,6 +213,9 @@ func (g *generator) rule(r *syntax.Rule) {
 	if v == nil {
 		return
 	}
+	if v.PodSecurity != nil {
+		g.podSecurity(v.PodSecurity)
+	}
 	g.pattern(nil, v.Pattern)
 	g.several(nil, v.AnyPattern)
 	if v.Deny != nil {
