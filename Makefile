@@ -128,6 +128,7 @@ alerts: ## check the alert rules and the dashboard with Prometheus' own parser a
 unit: ## run unit tests of every package, and fuzz targets on their corpus
 	@$(GOTEST) ./...
 	@cd bench && $(GOTEST) ./...
+	@cd tools/supply && $(GOTEST) ./...
 
 # Where the race detector looks for packages in which goroutines meet.
 RACE := . ./door/... ./fact/... ./live ./observe/... ./plugin ./source/... ./webhook ./internal/...
@@ -165,7 +166,7 @@ format-check:
 	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 
 # All modules with Go code. The linter is built once for them.
-export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus
+export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus tools/supply
 
 .PHONY: lint
 lint: format-check ## run gofmt, golangci-lint on everything, and actionlint on the workflows
@@ -185,6 +186,13 @@ vulnerabilities: ## look for known vulnerabilities in what Usher calls, with gov
 release-dry-run: ## build what a release contains, for this platform, without publishing
 	@$(RELEASE) check
 	@$(RELEASE) build --snapshot --clean --single-target
+	@$(HELM) package deploy/helm/usher --destination dist
+	@$(MAKE) --no-print-directory supply
+	@cd tools/supply && $(GO) test -count=1 -run TestPublishedModule . -args -install
+
+.PHONY: supply
+supply: ## write OCI layouts of image and chart, the krew manifest and the provenance of what is built in dist
+	@cd tools/supply && $(GO) run . -root ../.. -chart dist/usher-$$(../../hack/version.sh).tgz -created $$(git show -s --format=%cI)
 
 .PHONY: generate
 generate: ## update generated code and manifests

@@ -1,0 +1,88 @@
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestOneVersion: the version of a release is written in the chart, and everything else has that one. What usher version
+// prints is the tag, which goreleaser compares with the chart (hack/version.sh).
+func TestOneVersion(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("helm/usher/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chart struct {
+		Version, AppVersion string
+		Annotations         map[string]string
+	}
+	if err := yaml.Unmarshal(text, &chart); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(chart.Version) || chart.AppVersion != chart.Version {
+		t.Errorf("the chart has the version %q, and the image %q", chart.Version, chart.AppVersion)
+	}
+	var images []struct{ Name, Image string }
+	if err := yaml.Unmarshal([]byte(chart.Annotations["artifacthub.io/images"]), &images); err != nil || len(images) != 1 || images[0].Image != "ghcr.io/usher-dev/usher:"+chart.Version {
+		t.Errorf("Artifact Hub is told of the images %v: %v", images, err)
+	}
+	// Images and versions, wherever a user may copy them.
+	named := regexp.MustCompile(`(?:ghcr\.io/usher-dev/usher:|ghcr\.io/usher-dev/charts/usher --version |usher-dev/usher/cmd/usher@v|app\.kubernetes\.io/version: "|releases/download/v)(\d+\.\d+\.\d+)`)
+	found := 0
+	for _, file := range []string{"manifests/usher.yaml", "manifests/tenants.yaml", "../docs/install.md", "../docs/upgrading.md", "../README.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, version := range named.FindAllSubmatch(text, -1) {
+			found++
+			if string(version[1]) != chart.Version {
+				t.Errorf("%s has %s, and the chart %s", file, version[0], chart.Version)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d versions", found)
+	}
+}
+
+// TestReleaseHasTheVersionOfTheChart runs what goreleaser runs before a release.
+func TestReleaseHasTheVersionOfTheChart(t *testing.T) {
+	t.Parallel()
+	config, err := os.ReadFile("../.goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var release struct{ Before struct{ Hooks []string } }
+	if err := yaml.Unmarshal(config, &release); err != nil || !slices.Contains(release.Before.Hooks, "hack/version.sh {{ .Version }}") {
+		t.Fatalf("goreleaser does not compare versions: %v %v", release, err)
+	}
+	run := func(args ...string) (string, error) {
+		out, err := exec.Command("../hack/version.sh", args...).CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	version, err := run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		reason, version string
+		ok              bool
+	}{
+		{"the same", version, true},
+		{"a snapshot", "9.9.9-SNAPSHOT-0123456", true},
+		{"another one", "9.9.9", false},
+		{"a candidate of it", version + "-rc.1", false},
+	} {
+		if out, err := run(row.version); (err == nil) != row.ok {
+			t.Errorf("%s: %v: %s", row.reason, err, out)
+		}
+	}
+}
