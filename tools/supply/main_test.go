@@ -140,7 +140,7 @@ func checkImage(t *testing.T, image v1.Image, platform *v1.Platform) {
 	if got, _ := json.Marshal(config.Config.Entrypoint); string(got) != find(`(?m)^ENTRYPOINT (.+)$`) {
 		t.Errorf("the entry point is %s", got)
 	}
-	for _, port := range strings.FieldsSeq(find(`(?m)^EXPOSE (.+)$`)) {
+	for port := range strings.FieldsSeq(find(`(?m)^EXPOSE (.+)$`)) {
 		if _, ok := config.Config.ExposedPorts[port]; !ok {
 			t.Errorf("port %s is missing", port)
 		}
