@@ -1,0 +1,222 @@
+import { render } from "preact";
+import { useEffect } from "preact/hooks";
+import { Dialogs, dialog, pasted } from "./dialogs";
+import type { Name } from "./dialogs";
+import { Editor, focusers } from "./editor";
+import { connection, decision, failure, info, opened, pane, policies, requestTab, resultTab, runTests, start } from "./model";
+import type { Pane } from "./model";
+import { Icon } from "./parts";
+import { Request } from "./request";
+import { Result, sortOf } from "./result";
+import { choice, choose } from "./theme";
+
+const open = (name: Name) => {
+  pasted.value = "";
+  dialog.value = name;
+};
+
+function test(): void {
+  resultTab.value = "cases";
+  pane.value = "result";
+  void runTests();
+}
+
+const actions: { name: string; icon: string; title: string; run: () => void; primary?: boolean }[] = [
+  { name: "examples", icon: "book", title: "Examples", run: () => open("examples"), primary: true },
+  { name: "why", icon: "why", title: "Why?", run: () => open("why") },
+  { name: "import", icon: "import", title: "Import", run: () => open("import") },
+  { name: "test", icon: "test", title: "Test", run: test },
+  { name: "case", icon: "save", title: "Save as a case", run: () => open("case") },
+  { name: "share", icon: "share", title: "Share", run: () => open("share") },
+  { name: "open", icon: "open", title: "Open", run: () => open("open") },
+];
+
+function Theme() {
+  const next = { system: "light", light: "dark", dark: "system" } as const;
+  return (
+    <button type="button" class="plain" id="theme" aria-label={`Theme: ${choice.value}`} title={`Theme: ${choice.value}`} onClick={() => choose(next[choice.value])}>
+      <Icon name={choice.value} />
+    </button>
+  );
+}
+
+function Header() {
+  return (
+    <header class="top">
+      <p class="brand">
+        <img src="/assets/icon.svg" alt="" width={24} height={24} /> Usher <span>console</span>
+      </p>
+      <nav aria-label="Actions" class="bar">
+        {actions.map((a) => (
+          <button key={a.name} type="button" id={`do-${a.name}`} class={a.primary ? "primary" : ""} onClick={a.run}>
+            <Icon name={a.icon} />
+            <span>{a.title}</span>
+          </button>
+        ))}
+      </nav>
+      <div class="bar end">
+        <Theme />
+        <button type="button" class="plain" aria-label="Keyboard and help" title="Keyboard and help" onClick={() => open("help")}>
+          <Icon name="help" />
+        </button>
+      </div>
+    </header>
+  );
+}
+
+function Connection() {
+  const c = connection.value;
+  return (
+    <div role="alert" class={c === "lost" || c === "expired" ? "banner" : "hidden"}>
+      {c === "lost" ? "The connection to usher console is lost. What you wrote stays here; the page tries again each second." : null}
+      {c === "expired" ? "Another run of usher console answers. Open the address that it printed; what you wrote stays in this tab." : null}
+    </div>
+  );
+}
+
+function Hint() {
+  const text = policies.value;
+  const engine = /^\s*apiVersion:\s*["']?(policies\.)?kyverno\.io\//m.test(text) ? "Kyverno" : /^\s*apiVersion:\s*["']?(templates|constraints)\.gatekeeper\.sh\//m.test(text) ? "Gatekeeper" : "";
+  return engine ? (
+    <p class="strip" role="status">
+      <span>Policies of {engine} are imported before they decide.</span>
+      <button
+        type="button"
+        class="link"
+        onClick={() => {
+          pasted.value = text;
+          dialog.value = "import";
+        }}
+      >
+        Import them
+      </button>
+    </p>
+  ) : null;
+}
+
+function Policies() {
+  return (
+    <section id="policies" class={pane.value === "policies" ? "pane shown" : "pane"} aria-label="Policies">
+      <div class="head">
+        <h1>Policies</h1>
+        {opened.value ? (
+          <p class="file" title={opened.value.title}>
+            {opened.value.title}
+          </p>
+        ) : null}
+      </div>
+      <Hint />
+      <div class="body edit">
+        <Editor text={policies} label="Policies" hint={"Policies of any kind, as YAML.\nCtrl-Space lists what can be written."} assist />
+      </div>
+    </section>
+  );
+}
+
+const panes: Pane[] = ["policies", "request", "result"];
+
+/** Narrow screens show one pane at a time. */
+function Switch() {
+  const d = decision.value;
+  return (
+    <nav class="switch" aria-label="Panes">
+      {panes.map((p) => (
+        <button key={p} type="button" aria-pressed={pane.value === p} onClick={() => (pane.value = p)}>
+          {p.charAt(0).toUpperCase() + p.slice(1)}
+          {p === "result" && d && !failure.value ? (
+            <span class={"dot " + sortOf(d.verdict).sort}>
+              <span class="hidden">: {sortOf(d.verdict).title}</span>
+            </span>
+          ) : null}
+        </button>
+      ))}
+    </nav>
+  );
+}
+
+function focusPane(p: Pane): void {
+  pane.value = p;
+  const labels = { object: "Object", old: "Old object", facts: "Facts", authorization: "Authorization", cases: "Cases", user: "" };
+  setTimeout(() => {
+    const editor = p === "policies" ? "Policies" : p === "request" ? labels[requestTab.value] : "";
+    const focus = focusers.get(editor);
+    if (focus) {
+      focus();
+    } else {
+      document.querySelector<HTMLElement>(p === "result" ? "#result-panel" : "#request-panel select")?.focus();
+    }
+  }, 0);
+}
+
+function shortcut(e: KeyboardEvent): void {
+  if (dialog.value !== null) {
+    return;
+  }
+  const typing = (e.target as Element | null)?.closest?.("input, textarea, select, [contenteditable=true]");
+  const mod = e.ctrlKey || e.metaKey;
+  const key = e.key.toLowerCase();
+  let done = true;
+  if (e.key === "F6") {
+    const inside = panes.findIndex((p) => document.getElementById(p)?.contains(document.activeElement));
+    focusPane(panes[(inside + (e.shiftKey ? panes.length - 1 : 1) + (inside < 0 && e.shiftKey ? 1 : 0)) % panes.length]!);
+  } else if (mod && key === "k" && !e.shiftKey) {
+    open("examples");
+  } else if (mod && e.key === "Enter") {
+    test();
+  } else if (mod && key === "s") {
+    open("case");
+  } else if (mod && e.shiftKey && key === "y") {
+    open("why");
+  } else if (e.key === "?" && !typing) {
+    open("help");
+  } else {
+    done = false;
+  }
+  if (done) {
+    e.preventDefault();
+    e.stopPropagation();
+  }
+}
+
+function App() {
+  useEffect(() => {
+    // Before the editors, which have Ctrl-K for something else.
+    addEventListener("keydown", shortcut, { capture: true });
+    void start();
+  }, []);
+  return (
+    <>
+      <nav class="skips" aria-label="Skip">
+        {panes.map((p) => (
+          <a
+            key={p}
+            href={"#" + p}
+            onClick={(e) => {
+              e.preventDefault();
+              focusPane(p);
+            }}
+          >
+            Skip to {p}
+          </a>
+        ))}
+      </nav>
+      <Header />
+      <Connection />
+      <Switch />
+      <main>
+        <Policies />
+        <Request />
+        <Result onExamples={() => open("examples")} onWhy={() => open("why")} />
+      </main>
+      <footer>
+        <span>{info.value ? `Usher ${info.value.version}` : ""}</span>
+        <span class="folder">{info.value?.folder ? `${info.value.folder}${info.value.writable ? "" : " (read only)"}` : ""}</span>
+      </footer>
+      <Dialogs />
+    </>
+  );
+}
+
+const root = document.getElementById("app")!;
+root.textContent = "";
+render(<App />, root);
