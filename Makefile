@@ -211,6 +211,10 @@ generate: ## update generated code and manifests
 	  $(HELM) template usher deploy/helm/usher --namespace usher-system --set tenants.aggregateRoles=true \
 	    --kube-version 1.36.0 --show-only templates/tenants.yaml; } > deploy/manifests/tenants.yaml
 
+.PHONY: page
+page: ## make the page of usher console, which is committed, from web/console, with npm
+	@GO='$(GO)' hack/page.sh
+
 .PHONY: library
 library: ## run the mutants of all policies of the library; make test leaves out most of Pod Security
 	USHER_LIBRARY=all $(GO) test -count=1 -timeout 30m ./library

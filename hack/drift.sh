@@ -11,6 +11,7 @@ status=0
 for path in api deploy go.mod go.sum bench/go.mod bench/go.sum; do
     diff -r -u "$path" "$copy/$path" || status=1
 done
+hack/page.sh --check || status=1
 if [ $status -ne 0 ]; then
     echo "generated files are not up to date: run 'make generate', and 'go mod tidy' in the folder of each go.mod that is named" >&2
 fi

@@ -10,7 +10,7 @@ export const empty: State = {
   oldObject: "",
   facts: "",
   user: { name: "", groups: [] },
-  operation: "CREATE",
+  operation: "",
   subresource: "",
   namespace: "",
   authorization: "",
@@ -24,7 +24,7 @@ export const authorization = signal("");
 export const cases = signal("");
 export const user = signal("");
 export const groups = signal("");
-export const operation = signal("CREATE");
+export const operation = signal("");
 export const subresource = signal("");
 export const namespace = signal("");
 /** The example or file that was opened last. */
@@ -57,7 +57,7 @@ export function load(s: Partial<State>): void {
   facts.value = all.facts;
   user.value = all.user?.name ?? "";
   groups.value = (all.user?.groups ?? []).join("\n");
-  operation.value = all.operation || "CREATE";
+  operation.value = all.operation;
   subresource.value = all.subresource;
   namespace.value = all.namespace;
   authorization.value = all.authorization;

@@ -36,9 +36,9 @@ function User() {
       <label>
         <span>Operation</span>
         <select value={operation.value} onChange={(e) => (operation.value = e.currentTarget.value)}>
-          {["CREATE", "UPDATE", "DELETE", "CONNECT"].map((o) => (
+          {["", "CREATE", "UPDATE", "DELETE", "CONNECT"].map((o) => (
             <option key={o} value={o}>
-              {o}
+              {o || "by the objects"}
             </option>
           ))}
         </select>
@@ -57,7 +57,7 @@ function User() {
 export function Request() {
   const tab = requestTab.value;
   const editor = editors[tab];
-  const changed = operation.value !== "CREATE" || [namespace, subresource, user, groups].some((s) => s.value !== "");
+  const changed = [operation, namespace, subresource, user, groups].some((s) => s.value !== "");
   return (
     <section id="request" class={pane.value === "request" ? "pane shown" : "pane"} aria-label="Request">
       <div class="head">
