@@ -193,6 +193,18 @@ func (t *run) unset(ctx context.Context, operation usher.Operation, bases ...map
 	}
 }
 
+// Completed returns an object of a kind of Kubernetes with the fields that API servers set before they call webhooks,
+// or nil if no kind is recorded of the object. The object is not changed.
+func Completed(object map[string]any) map[string]any {
+	sent, ok := minimal(kindOf(object))
+	if !ok {
+		return nil
+	}
+	completed := runtime.DeepCopyJSON(object)
+	(&maker{sent: sent}).complete(completed, sent, nil)
+	return completed
+}
+
 // others returns values of a field: a rule may change what it has, or refuse it, whatever that is.
 func (m *maker) others(p path) []any {
 	at := m.set.Follow(m.like, p).At

@@ -137,6 +137,9 @@ func severityRank(s usher.Severity) int {
 	return len(severities())
 }
 
+// CompareSeverities compares how serious two are, the worst first.
+func CompareSeverities(a, b usher.Severity) int { return cmp.Compare(severityRank(a), severityRank(b)) }
+
 // title is the object on one line.
 func title(o result.Identity) string {
 	name := o.Name

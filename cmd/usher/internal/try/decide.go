@@ -127,6 +127,11 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 			// The policy takes as long for the next one.
 			break
 		}
+		if f.server == "" && j.Allowed {
+			if j.Pods, late = podChangeOf(cmd.Context(), f.limits.Timeout(), decider, r, &j); late != nil {
+				break
+			}
+		}
 		j.MissingFacts, j.read = f.store.TakeMissing(), f.store.TakeRead()
 		report.add(j)
 	}

@@ -81,16 +81,16 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 	if rules {
 		j.printRules(b, p)
 	}
-	printMissing(b, "  ", j.MissingFacts, p)
-	if !j.changed() {
-		return nil
+	printMissing(b, "  ", "", j.MissingFacts, p)
+	if j.changed() {
+		changes, err := changesOf(j.before, j.Result, p)
+		if err != nil {
+			return err
+		}
+		b.WriteString(changes)
+		printPresets(b, j.Presets, p)
 	}
-	changes, err := changesOf(j.before, j.Result, p)
-	if err != nil {
-		return err
-	}
-	b.WriteString(changes)
-	return nil
+	return j.Pods.print(b, p)
 }
 
 func (j *Judgement) verdict(p cli.Palette) string {
@@ -208,14 +208,14 @@ func paintDiff(changes string, p cli.Palette) string {
 	return b.String()
 }
 
-// printMissing tells which facts were taken to be absent.
-func printMissing(b *strings.Builder, indent string, names []string, p cli.Palette) {
+// printMissing tells which facts were taken to be absent, and by what, if that is known.
+func printMissing(b *strings.Builder, indent, by string, names []string, p cli.Palette) {
 	for _, name := range names {
 		name = printable.Line(name)
 		what := name + " is not known: name a file that has it"
 		if kind, ok := strings.CutSuffix(name, " *"); ok {
 			what = "no " + kind + " is known: name a file that has them"
 		}
-		fmt.Fprintf(b, "%s%s %s with --facts\n", indent, cli.Paint(p.Yellow, "hint:"), what)
+		fmt.Fprintf(b, "%s%s %s%s with --facts\n", indent, cli.Paint(p.Yellow, "hint:"), by, what)
 	}
 }

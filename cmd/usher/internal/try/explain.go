@@ -87,6 +87,8 @@ type explained struct {
 	Phases    []explain.Explanation `json:"phases"`
 	// MissingFacts are objects that policies read and that --facts does not have.
 	MissingFacts []string `json:"missingFacts,omitempty"`
+	// Presets are as in a [Judgement].
+	Presets []string `json:"presets,omitempty"`
 }
 
 type explainReport struct {
@@ -160,7 +162,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		if err != nil {
 			return err
 		}
-		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.TakeMissing()}
+		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.TakeMissing(), Presets: j.Presets}
 		if err := f.explain(cmd.Context(), report, one, set.Rules, facts, j.asked); err != nil {
 			return fmt.Errorf("%s: %w", q.File, err)
 		}

@@ -41,7 +41,8 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 	for i := range e.Phases {
 		printPhase(b, &e.Phases[i], p)
 	}
-	printMissing(b, "  ", e.MissingFacts, p)
+	printMissing(b, "  ", "", e.MissingFacts, p)
+	printPresets(b, e.Presets, p)
 }
 
 func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {

@@ -33,6 +33,10 @@ type Judgement struct {
 	Patch        usher.Patch `json:"patch,omitempty"`
 	// Result is the object with the patch applied, as it was validated.
 	Result map[string]any `json:"result,omitempty"`
+	// Presets are fields of the patch that policies do not change in a cluster: API servers set them first.
+	Presets []string `json:"presets,omitempty"`
+	// Pods is what policies do with the pods that a workload makes, nil for nothing.
+	Pods *podChange `json:"pods,omitempty"`
 
 	before map[string]any
 	asked  []asked
@@ -115,6 +119,9 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 		if slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.fillsIn() }) {
 			j.before = filledIn(subject, result)
 			j.Name = nameOf(j.before)
+		}
+		if q.written {
+			j.lookForPresets(ctx, d, q.Request)
 		}
 	}
 	if len(j.Rules) == 0 && len(j.NearMatches) == 0 {

@@ -102,7 +102,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 		return err
 	}
 	parts := partsOf(set, chosen)
-	report := newLibraryReport(chosen, set.Rules)
+	report := newLibraryReport(chosen, settings, set.Rules)
 	report.summary = f.summary
 	if f.readsObjects() {
 		err = f.tryCluster(cmd, s, parts, report)
@@ -199,9 +199,12 @@ type libraryReport struct {
 	Unread    []string         `json:"unread,omitempty"`
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 
-	order   map[string]int
-	summary bool
-	rules   []rule.Rule
+	order map[string]int
+	// chosen are the policies, and settings what the command line sets of them.
+	chosen   []library.Policy
+	settings []library.Settings
+	summary  bool
+	rules    []rule.Rule
 }
 
 type triedObject struct {
@@ -216,6 +219,7 @@ type triedObject struct {
 // A said is what a policy says about an object.
 type said struct {
 	Policy     string         `json:"policy"`
+	Pack       string         `json:"pack,omitempty"`
 	Validation string         `json:"validation,omitempty"`
 	Severity   usher.Severity `json:"severity,omitempty"`
 	Field      string         `json:"field,omitempty"`
@@ -228,17 +232,20 @@ type said struct {
 
 // A triedPolicy is how many objects of a namespace a policy would refuse or change.
 type triedPolicy struct {
-	Policy      string `json:"policy"`
-	Namespace   string `json:"namespace,omitempty"`
-	Refused     int    `json:"refused"`
-	RefusedPods int    `json:"refusedPods"`
-	Changed     int    `json:"changed"`
-	ChangedPods int    `json:"changedPods"`
+	Policy string `json:"policy"`
+	Pack   string `json:"pack,omitempty"`
+	// Severity is the worst of what the policy says.
+	Severity    usher.Severity `json:"severity,omitempty"`
+	Namespace   string         `json:"namespace,omitempty"`
+	Refused     int            `json:"refused"`
+	RefusedPods int            `json:"refusedPods"`
+	Changed     int            `json:"changed"`
+	ChangedPods int            `json:"changedPods"`
 }
 
 // newLibraryReport returns an empty report about policies, which compile to rules.
-func newLibraryReport(chosen []library.Policy, rules []rule.Rule) *libraryReport {
-	r := &libraryReport{rules: rules, Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
+func newLibraryReport(chosen []library.Policy, settings []library.Settings, rules []rule.Rule) *libraryReport {
+	r := &libraryReport{rules: rules, chosen: chosen, settings: settings, Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
 	for i := range chosen {
 		r.order[chosen[i].Name] = i
 	}

@@ -7,12 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
@@ -22,7 +22,9 @@ import (
 func (r *libraryReport) addTried(o *triedObject) {
 	for i := range o.Says {
 		o.Says[i].OfPods = r.onlyPods(o.Says[i].Policy, o.Name)
+		o.Says[i].Pack = r.packOf(o.Says[i].Policy)
 	}
+	slices.SortStableFunc(o.Says, func(a, b said) int { return format.CompareSeverities(a.Severity, b.Severity) })
 	r.Objects = append(r.Objects, *o)
 	says := func(policy string, ofPods bool) int {
 		return one(slices.ContainsFunc(o.Says, func(s said) bool { return s.OfPods == ofPods && (policy == "" || s.Policy == policy) }))
@@ -35,9 +37,25 @@ func (r *libraryReport) addTried(o *triedObject) {
 	r.ChangedPods += one(len(o.ChangesPods) > 0)
 	for policy := range r.order {
 		r.count(triedPolicy{
-			policy, o.Name.Namespace, says(policy, false), says(policy, true), one(slices.Contains(o.Changes, policy)), one(slices.Contains(o.ChangesPods, policy)),
+			policy, r.packOf(policy), o.severityOf(policy), o.Name.Namespace, says(policy, false), says(policy, true), one(slices.Contains(o.Changes, policy)), one(slices.Contains(o.ChangesPods, policy)),
 		})
 	}
+}
+
+// packOf returns the pack of a policy.
+func (r *libraryReport) packOf(policy string) string {
+	if i, ok := r.order[policy]; ok {
+		return r.chosen[i].Pack
+	}
+	return ""
+}
+
+// severityOf returns the worst severity of what a policy says about the object; what is said is sorted by it.
+func (o *triedObject) severityOf(policy string) usher.Severity {
+	if i := slices.IndexFunc(o.Says, func(s said) bool { return s.Policy == policy }); i >= 0 {
+		return o.Says[i].Severity
+	}
+	return ""
 }
 
 // one is 1 for what is true.
@@ -108,16 +126,26 @@ func (r *libraryReport) count(row triedPolicy) {
 		r.Policies = append(r.Policies, row)
 		return
 	}
+	if format.CompareSeverities(row.Severity, r.Policies[i].Severity) < 0 {
+		r.Policies[i].Severity = row.Severity
+	}
 	r.Policies[i].Refused += row.Refused
 	r.Policies[i].RefusedPods += row.RefusedPods
 	r.Policies[i].Changed += row.Changed
 	r.Policies[i].ChangedPods += row.ChangedPods
 }
 
-// finish sorts the table. Namespaces that are not known are no hint: they have no labels then.
+// finish sorts the table, policies that say the worst first. Namespaces that are not known are no hint: they have no labels then.
 func (r *libraryReport) finish(missing []string) {
+	severities := map[string]usher.Severity{}
+	for _, row := range r.Policies {
+		if now, known := severities[row.Policy]; !known || format.CompareSeverities(row.Severity, now) < 0 {
+			severities[row.Policy] = row.Severity
+		}
+	}
+	worst := func(a, b string) int { return format.CompareSeverities(severities[a], severities[b]) }
 	slices.SortFunc(r.Policies, func(a, b triedPolicy) int {
-		return cmp.Or(cmp.Compare(r.order[a.Policy], r.order[b.Policy]), strings.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(worst(a.Policy, b.Policy), cmp.Compare(r.order[a.Policy], r.order[b.Policy]), strings.Compare(a.Namespace, b.Namespace))
 	})
 	r.MissingFacts = slices.DeleteFunc(missing, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") })
 }
@@ -131,32 +159,13 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), printable.Line(why))
 	}
 	r.printNotJudged(&b, p)
-	printMissing(&b, "", r.MissingFacts, p)
-	if len(r.Policies) > 0 {
-		b.WriteByte('\n')
-		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD REFUSE PODS\tWOULD CHANGE\tWOULD CHANGE PODS")
-		for _, row := range r.Policies {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\n", row.Policy, cmp.Or(printable.Line(row.Namespace), "-"), row.Refused, row.RefusedPods, row.Changed, row.ChangedPods)
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
-		b.WriteByte('\n')
+	r.printMissing(&b, p)
+	r.printParams(&b, p)
+	r.printHow(&b, p)
+	if err := r.printTable(&b); err != nil {
+		return err
 	}
-	pods, changedPods := "", ""
-	if r.RefusedPods > 0 {
-		pods = fmt.Sprintf(" the pods of %d would be refused,", r.RefusedPods)
-	}
-	if r.ChangedPods > 0 {
-		changedPods = fmt.Sprintf(", the pods of %d changed", r.ChangedPods)
-	}
-	read := cli.Count(r.Read, "object", "objects")
-	if r.Kinds > 0 {
-		read += " of " + cli.Count(r.Kinds, "kind", "kinds")
-	}
-	fmt.Fprintf(&b, "%s tried on %s: %d would be refused,%s %d changed%s\n",
-		cli.Count(r.Tried, "policy", "policies"), read, r.Refused, pods, r.Changed, changedPods)
+	r.printTotals(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -227,6 +236,9 @@ func (o *triedObject) print(b *strings.Builder, more string, p cli.Palette) {
 		text := s.Message
 		if s.Field != "" {
 			text = s.Field + ": " + text
+		}
+		if s.Severity != "" {
+			word += " (" + printable.Line(string(s.Severity)) + ")"
 		}
 		// Names and messages have what others wrote: nothing of it controls the terminal.
 		fmt.Fprintf(b, "  %s  %s: %s\n", cli.Paint(colour, word), s.Policy, printable.Line(text))
