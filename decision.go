@@ -229,6 +229,12 @@ func (f *Finding) Failure() error {
 	return nil
 }
 
+// Denies reports whether the rule is a reason to deny the request: it rejects the request, or fails and its
+// failure policy does not ignore that.
+func (f *Finding) Denies() bool {
+	return f.Outcome == Rejected || f.Outcome == Failed && !f.Ignored
+}
+
 // A Check is what one part of a rule said, such as one validation of an admission policy.
 type Check struct {
 	// Name is the place of the part in its policy, such as spec.validations[0].

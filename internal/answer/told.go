@@ -113,7 +113,7 @@ func Native(d *usher.Decision) bool {
 		switch {
 		case rejectedByNative(f):
 			native = true
-		case f.Outcome == usher.Rejected, f.Outcome == usher.Failed && !f.Ignored:
+		case f.Denies():
 			return false
 		}
 	}

@@ -83,15 +83,11 @@ func waitingOf(r *usher.Request, d *usher.Decision) *waiting {
 	}
 	w.request = &copied
 	for i := range d.Findings {
-		if f := &d.Findings[i]; w.denied && denies(f) {
+		if f := &d.Findings[i]; w.denied && f.Denies() {
 			w.denials = append(w.denials, usher.Finding{Policy: f.Policy, Rule: f.Rule, Outcome: usher.Rejected})
 		}
 	}
 	return w
-}
-
-func denies(f *usher.Finding) bool {
-	return f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
 }
 
 // entryOf returns the entry by whose rules candidates decide: what API servers call for a phase in place of

@@ -39,9 +39,7 @@ func (d *findings) audit() {
 		applies func(*usher.Finding) bool
 	}{
 		{changedBy, func(f *usher.Finding) bool { return f.Outcome == usher.Changed }},
-		{deniedBy, func(f *usher.Finding) bool {
-			return f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
-		}},
+		{deniedBy, (*usher.Finding).Denies},
 		{failedBy, func(f *usher.Finding) bool { return f.Outcome == usher.Failed }},
 		{exemptedBy, func(f *usher.Finding) bool { return len(f.Exemptions) > 0 }},
 	} {

@@ -334,7 +334,7 @@ func (j *judgement) tell(before string, res *result, f *usher.Finding) {
 		return
 	}
 	f.NotExempt = j.not
-	if nearly := j.nearly; len(nearly) == 1 && (f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored) {
+	if nearly := j.nearly; len(nearly) == 1 && f.Denies() {
 		res.warnings = append(res.warnings, fmt.Sprintf("%s does not exempt from %s: %s", nearly[0].PolicyRef, f.Policy, nearly[0].Why[0]))
 	}
 }

@@ -237,7 +237,7 @@ func (x *explaining) follow(told *Rule, f usher.Finding) {
 	if x.request.Phase != usher.Mutate {
 		return
 	}
-	x.ended = f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
+	x.ended = f.Denies()
 	// It has been applied before.
 	if tree, _, err := jsonpatch.Apply(x.tree, f.Patch); err == nil {
 		x.tree = tree

@@ -117,8 +117,7 @@ func (v *Denials) Dropped() int64 {
 
 // denies reports whether a request is denied because of a rule.
 func denies(f *usher.Finding) bool {
-	rejected := f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
-	return rejected && !f.Written && f.Policy != (usher.PolicyRef{})
+	return f.Denies() && !f.Written && f.Policy != (usher.PolicyRef{})
 }
 
 func (v *Denials) add(r *usher.Request, findings []usher.Finding, now time.Time) {

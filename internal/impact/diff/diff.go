@@ -85,7 +85,7 @@ func (e *Effect) add(d *usher.Decision) {
 			says = &saying{}
 			e.said[f.Policy] = says
 		}
-		says.denies = says.denies || f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
+		says.denies = says.denies || f.Denies()
 		if err := f.Failure(); err != nil && f.Outcome != usher.Exempted {
 			says.fails = true
 			says.message = cmp.Or(says.message, err.Error())

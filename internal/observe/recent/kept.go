@@ -227,16 +227,11 @@ func (k *kept) addRules(findings []usher.Finding) {
 	// Those that deny come first: there is no place for all.
 	for _, first := range []bool{true, false} {
 		for i := range findings {
-			if f := &findings[i]; len(k.rules) < cap(k.rules) && differs(f) && denies(f) == first {
+			if f := &findings[i]; len(k.rules) < cap(k.rules) && differs(f) && f.Denies() == first {
 				k.addRule(f)
 			}
 		}
 	}
-}
-
-// denies reports whether a rule is a reason to deny a request.
-func denies(f *usher.Finding) bool {
-	return f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
 }
 
 // differs reports whether a rule made a difference.
