@@ -160,7 +160,7 @@ var mayImport = []struct {
 	// What embedders use of them.
 	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/rule", "internal/trial", "internal/trial/isolated", "source"}},
 	{"policytest", []string{"internal/policytest"}},
-	{"plugin", []string{".", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
+	{"plugin", []string{".", "internal/webhookconfig", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	// Configuration to running server: it connects what the rest provides.
@@ -284,7 +284,7 @@ var homes = []struct {
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/clients", "internal/replicas", "internal/serve/...", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/clients", "internal/replicas", "internal/cert", "internal/keyring", "internal/serve/...", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -41,6 +41,7 @@ import (
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/trial/isolated"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/source"
 	clustersource "github.com/usher-dev/usher/source/cluster"
@@ -162,7 +163,7 @@ func (p *Plugin) ValidateInitialization() error {
 	// A server converts nothing for a plugin: each request has one entry. Nobody else can make one.
 	asked := usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		one := *r
-		one.Entry, one.Trusted = live.EntryOf(r), true
+		one.Entry, one.Trusted = webhookconfig.WholeEntryOf(r), true
 		return l.Decide(ctx, &one)
 	})
 	p.Plugin = apiserver.New(decisionlog.Wrap(asked, p.log), apiserver.Options{

@@ -23,6 +23,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // A Cluster is what an API server needs in addition to a request: webhook configurations, admission
@@ -55,7 +56,7 @@ func FromObjects(objects []map[string]any) (*Cluster, error) {
 			err = memory.add(stored)
 		}
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s %s: %w", kindText(kindOfTree(tree)), nameOfTree(tree), err))
+			faults = append(faults, fmt.Errorf("%s %s: %w", kindText(kindOfTree(tree)), authz.NameOf(tree), err))
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -73,7 +74,7 @@ func FromObjects(objects []map[string]any) (*Cluster, error) {
 func (c *Cluster) addCustomKind(tree map[string]any) error {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, crd); err != nil {
-		return fmt.Errorf("decode CustomResourceDefinition %s: %w", nameOfTree(tree), err)
+		return fmt.Errorf("decode CustomResourceDefinition %s: %w", authz.NameOf(tree), err)
 	}
 	c.endpoints = append(c.endpoints, customEndpoints(crd)...)
 	return c.custom.add(crd)
@@ -188,15 +189,6 @@ func kindOfTree(tree map[string]any) schema.GroupVersionKind {
 	apiVersion, _ := tree["apiVersion"].(string)
 	kind, _ := tree["kind"].(string)
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
-}
-
-func nameOfTree(tree map[string]any) string {
-	metadata, _ := tree["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	if namespace, _ := metadata["namespace"].(string); namespace != "" {
-		return namespace + "/" + name
-	}
-	return name
 }
 
 // asStored returns an object as an API server would return it: kinds that affect admission in their

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // A memory answers the reads of clients from objects in memory: it is the transport of a client, in
@@ -35,7 +37,7 @@ func (m *memory) add(tree map[string]any) error {
 	if err != nil {
 		return nil //nolint:nilerr // as the comment says
 	}
-	name := nameOfTree(tree)
+	name := authz.NameOf(tree)
 	if name == "" {
 		return fmt.Errorf("metadata.name is missing")
 	}
@@ -46,7 +48,7 @@ func (m *memory) add(tree map[string]any) error {
 	}
 	resource := e.resource.GroupResource()
 	for i, other := range m.objects[resource] {
-		if nameOfTree(other) == name {
+		if authz.NameOf(other) == name {
 			m.objects[resource][i] = tree
 			return nil
 		}
@@ -85,7 +87,7 @@ func withNameLabel(tree map[string]any) map[string]any {
 // object is the one with a name, with the namespace before a slash; nil if there is none.
 func (m *memory) object(resource schema.GroupResource, name string) map[string]any {
 	for _, tree := range m.objects[resource] {
-		if nameOfTree(tree) == name {
+		if authz.NameOf(tree) == name {
 			return tree
 		}
 	}
@@ -158,7 +160,7 @@ func (m *memory) endpoint(resource schema.GroupVersionResource) *endpoint {
 func (m *memory) list(e *endpoint, namespace string, selector labels.Selector) []any {
 	items := []any{}
 	for _, tree := range m.objects[e.resource.GroupResource()] {
-		owner, _, ok := strings.Cut(nameOfTree(tree), "/")
+		owner, _, ok := strings.Cut(authz.NameOf(tree), "/")
 		if (namespace == "" || ok && owner == namespace) && selector.Matches(labelsOfTree(tree)) {
 			items = append(items, e.served(tree))
 		}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -17,8 +18,6 @@ const (
 	lookEvery = time.Minute
 	// requestTimeout is how long an API server may take.
 	requestTimeout = 15 * time.Second
-	// races is how often in a row another replica may be faster.
-	races = 4
 )
 
 // Secrets are those of one namespace. The clients of client-go are such.
@@ -59,15 +58,12 @@ type secretKeeper struct {
 func (k *secretKeeper) renew(ctx context.Context, last *identity) (*identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	next, err := k.attempt(ctx, last == nil)
+	var next *identity
 	// Another replica may do the same at the same time: then its values count.
-	for race, pause := 1, 10*time.Millisecond; isRace(err) && race < races; race, pause = race+1, 5*pause {
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+	err := retry.OnError(retry.DefaultBackoff, isRace, func() (err error) {
 		next, err = k.attempt(ctx, last == nil)
-	}
+		return err
+	})
 	if err != nil {
 		hint := ""
 		if apierrors.IsForbidden(err) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 )
 
 // The keys of the Secret's data.
@@ -26,8 +27,6 @@ const (
 	manager   = "usher"
 	// requestTimeout is how long an API server may take for one attempt.
 	requestTimeout = 15 * time.Second
-	// races limits the consecutive conflicts with other replicas.
-	races = 4
 )
 
 // Secrets reads and writes the Secrets of one namespace, like a client of client-go.
@@ -100,14 +99,11 @@ func (k *Keeper) update(ctx context.Context, change func(Keys) (Keys, error)) (K
 	defer cancel()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	keys, err := k.attempt(ctx, change)
-	for race, pause := 1, 10*time.Millisecond; isRace(err) && race < races; race, pause = race+1, 5*pause {
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+	var keys Keys
+	err := retry.OnError(retry.DefaultBackoff, isRace, func() (err error) {
 		keys, err = k.attempt(ctx, change)
-	}
+		return err
+	})
 	if err != nil {
 		hint := ""
 		if apierrors.IsForbidden(err) {

@@ -82,7 +82,7 @@ func TestCoversIsWhatIsSent(t *testing.T) {
 						}
 					}
 					if l.Covers(&r) {
-						want = []string{webhookconfig.Webhook(live.EntryOf(&r))}
+						want = []string{webhookconfig.Webhook(webhookconfig.WholeEntryOf(&r))}
 					}
 					if !slices.Equal(once(phase, sent, want), want) {
 						t.Errorf("%s %s %s/%s %s in %q by %s: sent to %q, covered for %q",

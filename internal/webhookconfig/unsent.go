@@ -116,6 +116,16 @@ func PartOf(r *usher.Request) rule.Part {
 	return rule.Policies
 }
 
+// WholeEntryOf returns the name of the entry at which a request is decided as it is: for doors
+// that see every request, and convert no objects.
+func WholeEntryOf(r *usher.Request) string {
+	at := rule.CompleteEntryOf(r)
+	if api.IsGroup(r.Resource.Group) {
+		at.Part = PartOf(r)
+	}
+	return at.String()
+}
+
 // deletesDenial reports whether the request deletes a policy with denials in the tier platform, by
 // a user other than those of the cluster and its last administrators.
 func deletesDenial(r *usher.Request) bool {

@@ -41,7 +41,7 @@ func FromTrees(trees []map[string]any) (Objects, error) {
 			err = decode(tree, &o.RoleBindings)
 		}
 		if err != nil {
-			return Objects{}, fmt.Errorf("decode %s %s: %w", kind, nameOf(tree), err)
+			return Objects{}, fmt.Errorf("decode %s %s: %w", kind, NameOf(tree), err)
 		}
 	}
 	return o, nil
@@ -60,7 +60,8 @@ func decode[T any](tree map[string]any, into *[]T) error {
 	return err
 }
 
-func nameOf(tree map[string]any) string {
+// NameOf returns the name of an object, after its namespace if it has one.
+func NameOf(tree map[string]any) string {
 	metadata, _ := tree["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	if namespace, _ := metadata["namespace"].(string); namespace != "" {

@@ -149,7 +149,7 @@ func (c *checker) request(ctx context.Context, r *Request) []Finding {
 		why := c.unreached(asked)
 		if why == "" && !c.upstream {
 			// The entry that is called may not have the rule.
-			asked.Entry = entryOf(asked)
+			asked.Entry = webhookconfig.WholeEntryOf(asked)
 			if here := c.decide(ctx, r, asked); len(here) > 0 {
 				some = here
 			} else {
@@ -165,14 +165,6 @@ func (c *checker) request(ctx context.Context, r *Request) []Finding {
 		}
 	}
 	return found
-}
-
-func entryOf(r *usher.Request) string {
-	at := rule.CompleteEntryOf(r)
-	if api.IsGroup(r.Resource.Group) {
-		at.Part = webhookconfig.PartOf(r)
-	}
-	return at.String()
 }
 
 // unreached returns why no door is asked about a request.

@@ -18,9 +18,9 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	"github.com/usher-dev/usher/internal/explain"
-	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 type explainFlags struct {
@@ -175,7 +175,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 func atEntry(d usher.Decider) usher.Decider {
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		asked := *r
-		asked.Entry = live.EntryOf(r)
+		asked.Entry = webhookconfig.WholeEntryOf(r)
 		return d.Decide(ctx, &asked)
 	})
 }
@@ -221,7 +221,7 @@ func (f *explainFlags) explain(ctx context.Context, report *explainReport, one e
 	options := explain.Options{Facts: cached.New(facts, time.Minute), Measure: f.cost}
 	for _, a := range all {
 		request := *a.request
-		request.Entry = live.EntryOf(a.request)
+		request.Entry = webhookconfig.WholeEntryOf(a.request)
 		at, _ := rule.ParseEntry(request.Entry)
 		e, err := policies.Within(ctx, f.limits.Timeout(), "explain it", func(ctx context.Context) (explain.Explanation, error) {
 			return explain.Of(ctx, at.Of(rules), &request, a.decision, options)
