@@ -56,6 +56,13 @@ type Kind struct {
 	spec   func(Object) any
 }
 
+// IsNamed reports whether users mean the kind by a word, as kubectl does: its name, or its resource, in any
+// case, and with its group or without.
+func (k *Kind) IsNamed(word string) bool {
+	word = strings.TrimSuffix(strings.ToLower(word), "."+k.Group)
+	return word == strings.ToLower(k.Kind) || word == k.Resource
+}
+
 // IsValidation reports whether a rule of a policy of the kind is a validation by itself.
 func (k *Kind) IsValidation(rule string) bool {
 	return k.Validations != "" && strings.HasPrefix(rule, k.Validations+"[")

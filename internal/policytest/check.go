@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -41,12 +42,12 @@ func (e *Expect) statusFaults(d usher.Decision) []string {
 	allowed := d.Verdict != usher.Deny
 	switch {
 	case e.expectsAllowed() && !allowed:
-		faults = append(faults, fmt.Sprintf("expected the request to be allowed, it is denied (code %d): %s", code(d), sentence(d)))
+		faults = append(faults, fmt.Sprintf("expected the request to be allowed, it is denied (code %d): %s", code(d), cmp.Or(d.Message, d.Reason)))
 	case e.Allowed != nil && !*e.Allowed && allowed:
 		faults = append(faults, "expected the request to be denied, it is allowed"+ran(d))
 	}
 	if e.Code != nil && !sameCode(*e.Code, d) {
-		faults = append(faults, fmt.Sprintf("code: expected %d, got %d: %s", *e.Code, code(d), sentence(d)))
+		faults = append(faults, fmt.Sprintf("code: expected %d, got %d: %s", *e.Code, code(d), cmp.Or(d.Message, d.Reason)))
 	}
 	if fault := e.messageFault(d.Message); fault != "" {
 		faults = append(faults, fault)

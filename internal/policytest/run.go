@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -251,7 +252,7 @@ func (s *stage) admit(ctx context.Context, written []byte) ([]byte, error) {
 			return nil, fmt.Errorf("admit policy: %w", err)
 		}
 		if d.Verdict == usher.Deny {
-			s.refusals = append(s.refusals, fmt.Sprintf("note: policy %s is refused by policy admission: %s", r.Name, sentence(d)))
+			s.refusals = append(s.refusals, fmt.Sprintf("note: policy %s is refused by policy admission: %s", r.Name, cmp.Or(d.Message, d.Reason)))
 			return written, nil
 		}
 		patched, _, err := jsonpatch.Apply(tree, d.Patch)
@@ -366,11 +367,4 @@ func (s *stage) remarks() []string {
 		}
 	}
 	return remarks
-}
-
-func sentence(d usher.Decision) string {
-	if d.Message != "" {
-		return d.Message
-	}
-	return d.Reason
 }

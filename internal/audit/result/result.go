@@ -3,6 +3,7 @@
 package result
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,19 @@ const (
 
 // Statuses are all statuses, the worst first.
 func Statuses() []Status { return []Status{Error, Fail, Warn, Skip, Pass} }
+
+// Severities are all severities, the worst first.
+func Severities() []usher.Severity {
+	return []usher.Severity{"critical", "high", "medium", "low", "info"}
+}
+
+// SeverityRank is the place of a severity among [Severities]; one that is not given comes last.
+func SeverityRank(s usher.Severity) int {
+	if i := slices.Index(Severities(), s); i >= 0 {
+		return i
+	}
+	return len(Severities())
+}
 
 // OfPods begins the message of a result about a workload that admission would admit with a warning, and
 // the pods of which it would deny.

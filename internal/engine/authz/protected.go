@@ -23,14 +23,5 @@ func literals(texts ...string) []authz.Pattern {
 
 // protects reports whether the user of q is protected.
 func (e *Engine) protects(q *authz.Query) bool {
-	return has(e.protected, q) || e.options.ProtectedUsers != nil && has(e.options.ProtectedUsers(), q)
-}
-
-func has(subjects []authz.Subject, q *authz.Query) bool {
-	for i := range subjects {
-		if subjects[i].Has(q) {
-			return true
-		}
-	}
-	return false
+	return authz.AnySubject(e.protected, q) || e.options.ProtectedUsers != nil && authz.AnySubject(e.options.ProtectedUsers(), q)
 }

@@ -206,7 +206,7 @@ func (b *bounding) loop(c celast.ComprehensionExpr) (polynomial, Measure) {
 	initCost, initial := b.expression(c.AccuInit())
 	cost := rangeCost.plus(initCost)
 	// A loop without steps gives a value a name.
-	if isEmpty(c.IterRange()) {
+	if IsEmptyList(c.IterRange()) {
 		resultCost, value := b.within(map[string]Measure{c.AccuVar(): initial}).expression(c.Result())
 		return cost.plus(resultCost), value
 	}
@@ -262,7 +262,8 @@ func (b *bounding) within(names map[string]Measure) *bounding {
 	return &bounding{scope: scope, next: b.next}
 }
 
-func isEmpty(e celast.Expr) bool { return e.Kind() == celast.ListKind && e.AsList().Size() == 0 }
+// IsEmptyList reports whether an expression is [].
+func IsEmptyList(e celast.Expr) bool { return e.Kind() == celast.ListKind && e.AsList().Size() == 0 }
 
 // An argument is that of a call.
 type argument struct {

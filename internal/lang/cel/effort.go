@@ -186,7 +186,7 @@ func (w *weighing) mapping(m celast.MapExpr) shape {
 
 func (w *weighing) loop(c celast.ComprehensionExpr) shape {
 	over, before := w.expression(c.IterRange()), w.expression(c.AccuInit())
-	item, binds := shape{weight: over.weight, open: over.open}, isEmpty(c.IterRange())
+	item, binds := shape{weight: over.weight, open: over.open}, IsEmptyList(c.IterRange())
 	if over.open && !binds || before.open && binds {
 		w.links++
 	}

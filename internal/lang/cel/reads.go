@@ -263,7 +263,7 @@ func (t *tracing) call(e celast.Expr) Provenance {
 }
 
 func (t *tracing) loop(c celast.ComprehensionExpr) Provenance {
-	if isEmpty(c.IterRange()) {
+	if IsEmptyList(c.IterRange()) {
 		return t.within(map[string]Provenance{c.AccuVar(): t.expression(c.AccuInit())}).expression(c.Result())
 	}
 	t.consume(c.IterRange(), c.AccuInit())

@@ -107,7 +107,7 @@ func inserting(m *meter.Meter, into, key, _, _ ref.Val) {
 	if _, ok := into.(traits.MutableMapper); !ok {
 		added += int64(sizeOf(into))
 	}
-	m.Call(product(entryNanos, added), product(meter.EntryBytes, added))
+	m.Call(meter.Product(entryNanos, added), meter.Product(meter.EntryBytes, added))
 }
 
 func finding(m *meter.Meter, text, part, _, _ ref.Val) {
@@ -192,13 +192,13 @@ func number(text string) (n int64) {
 // pairing is for what compares each element of one list with each of another.
 func pairing(m *meter.Meter, a, b, _, _ ref.Val) {
 	left, right := m.Weigh(a), m.Weigh(b)
-	m.Walk(min(product(left, int64(sizeOf(b))), product(right, int64(sizeOf(a)))))
+	m.Walk(min(meter.Product(left, int64(sizeOf(b))), meter.Product(right, int64(sizeOf(a)))))
 }
 
 // distinguishing is for distinct.
 func distinguishing(m *meter.Meter, list, _, _, _ ref.Val) {
 	m.Take(meter.ItemBytes * int64(sizeOf(list)))
-	m.Walk(product(m.Weigh(list), int64(sizeOf(list))) / 2)
+	m.Walk(meter.Product(m.Weigh(list), int64(sizeOf(list))) / 2)
 }
 
 // comparingElements is for what compares the elements of a list with one another.
@@ -221,7 +221,7 @@ func sorting(index int) meter.Bound {
 			steps++
 		}
 		m.Take(2 * meter.ItemBytes * n)
-		m.Walk(product(m.Weigh(list), steps))
+		m.Walk(meter.Product(m.Weigh(list), steps))
 	}
 }
 
@@ -240,7 +240,7 @@ func ranging(m *meter.Meter, n, _, _, _ ref.Val) {
 	if i, ok := n.(types.Int); ok && i > 0 {
 		// The list is grown as it is made. Its memory is that of the last one: API servers let policies make
 		// ten with a million numbers each.
-		m.Call(product(int64(i), elementNanos), product(int64(i), 24))
+		m.Call(meter.Product(int64(i), elementNanos), meter.Product(int64(i), 24))
 	}
 }
 
@@ -284,15 +284,6 @@ func validation(m *meter.Meter, _, text, _, _ ref.Val) {
 // asking is for questions to the authorizer, which are requests to API servers: no more of them fit into
 // countedTime than into the budget of API servers.
 func asking(m *meter.Meter, _, _, _, _ ref.Val) { m.Shorten(countedTime * 33 / 100) }
-
-// product is a product, or a large number.
-func product(a, b int64) int64 {
-	const most = 1 << 60
-	if a > 0 && b > most/a {
-		return most
-	}
-	return a * b
-}
 
 // matchingText is for a pattern that is computed.
 func matchingText(m *meter.Meter, text, pattern, _, _ ref.Val) {

@@ -80,21 +80,10 @@ func actions(all []usher.Action) string {
 
 // severity returns s, or nothing if API servers would reject the report because of it.
 func severity(s usher.Severity) usher.Severity {
-	if severityRank(s) < len(severities()) {
+	if result.SeverityRank(s) < len(result.Severities()) {
 		return s
 	}
 	return ""
-}
-
-func severities() []usher.Severity {
-	return []usher.Severity{"critical", "high", "medium", "low", "info"}
-}
-
-func severityRank(s usher.Severity) int {
-	if i := slices.Index(severities(), s); i >= 0 {
-		return i
-	}
-	return len(severities())
 }
 
 // bounded returns s without control characters, or the beginning of it that has at most limit bytes as JSON.
@@ -188,14 +177,14 @@ func subject(r *Result) *corev1.ObjectReference {
 // choose returns the results that are reported if at most limit of them may be, the worst first,
 // and how many would be without the limit.
 func choose(results []result.Result, limit int) (chosen []*result.Result, want int) {
-	ranks := make([][]*result.Result, 3*(len(severities())+1))
+	ranks := make([][]*result.Result, 3*(len(result.Severities())+1))
 	for i := range results {
 		r := &results[i]
 		status := slices.Index([]result.Status{result.Error, result.Fail, result.Warn}, r.Status)
 		if status < 0 {
 			continue
 		}
-		rank := status*(len(severities())+1) + severityRank(r.Severity)
+		rank := status*(len(result.Severities())+1) + result.SeverityRank(r.Severity)
 		ranks[rank] = append(ranks[rank], r)
 		want++
 	}

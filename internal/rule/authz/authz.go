@@ -158,7 +158,7 @@ func (r *Rule) meetsResource(q *Query) bool {
 
 // concerns reports whether the policy applies to the user.
 func (p *Policy) concerns(q *Query) bool {
-	return anySubject(p.Subjects, q) && !anySubject(p.Excluded, q)
+	return AnySubject(p.Subjects, q) && !AnySubject(p.Excluded, q)
 }
 
 // Selects reports whether the selectors of q let the policy match.

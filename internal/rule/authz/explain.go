@@ -17,9 +17,9 @@ func (r *Rule) Mismatches(q *Query) []string {
 			misses = append(misses, fmt.Sprintf("%s %s is not %s", what, v.describe(), wanted))
 		}
 	}
-	if !anySubject(r.Policy.Subjects, q) {
+	if !AnySubject(r.Policy.Subjects, q) {
 		misses = append(misses, "the user is none of its subjects")
-	} else if anySubject(r.Policy.Excluded, q) {
+	} else if AnySubject(r.Policy.Excluded, q) {
 		misses = append(misses, "the user is one of its excluded subjects")
 	}
 	e := r.Policy.Effect

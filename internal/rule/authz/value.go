@@ -177,7 +177,8 @@ type ServiceAccount struct {
 // String is the service account as it is written.
 func (s ServiceAccount) String() string { return s.Namespace.String() + "/" + s.Name.String() }
 
-func anySubject(subjects []Subject, q *Query) bool {
+// AnySubject reports whether the user of q is one of the subjects.
+func AnySubject(subjects []Subject, q *Query) bool {
 	for i := range subjects {
 		if subjects[i].Has(q) {
 			return true
@@ -221,5 +222,5 @@ func join[T interface{ String() string }](items []T) string {
 func Among(subjects []Subject, u *usher.User) bool {
 	q := Query{User: u}
 	q.identify()
-	return anySubject(subjects, &q)
+	return AnySubject(subjects, &q)
 }

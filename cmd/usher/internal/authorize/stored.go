@@ -83,7 +83,7 @@ func find(ctx context.Context, client dynamic.Interface, namespace string, names
 	for _, name := range names {
 		word, name, ok := strings.Cut(name, "/")
 		kinds := provable()
-		i := slices.IndexFunc(kinds, func(k api.Kind) bool { return strings.EqualFold(k.Kind, word) || k.Resource == strings.ToLower(word) })
+		i := slices.IndexFunc(kinds, func(k api.Kind) bool { return k.IsNamed(word) })
 		if !ok || i < 0 {
 			return nil, fmt.Errorf("%s: not of the form KIND/NAME with a kind that needs a proof: %s", word, strings.Join(kindNames(), ", "))
 		}

@@ -106,7 +106,7 @@ func (r *Report) Sort() {
 	slices.SortStableFunc(r.Results, func(a, b Result) int {
 		return cmp.Or(
 			compareObjects(a.Object, b.Object), cmp.Compare(a.File, b.File),
-			cmp.Compare(rank(a.Status), rank(b.Status)), cmp.Compare(severityRank(a.Severity), severityRank(b.Severity)),
+			cmp.Compare(rank(a.Status), rank(b.Status)), cmp.Compare(result.SeverityRank(a.Severity), result.SeverityRank(b.Severity)),
 			comparePolicies(a.Policy, b.Policy), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule),
 			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message),
 		)
@@ -124,21 +124,8 @@ func comparePolicies(a, b usher.PolicyRef) int {
 
 func rank(s result.Status) int { return slices.Index(result.Statuses(), s) }
 
-// severities are all severities, the worst first.
-func severities() []usher.Severity {
-	return []usher.Severity{"critical", "high", "medium", "low", "info"}
-}
-
-// severityRank is higher for what is less serious; a severity that is not given comes last.
-func severityRank(s usher.Severity) int {
-	if i := slices.Index(severities(), s); i >= 0 {
-		return i
-	}
-	return len(severities())
-}
-
 // CompareSeverities compares how serious two are, the worst first.
-func CompareSeverities(a, b usher.Severity) int { return cmp.Compare(severityRank(a), severityRank(b)) }
+func CompareSeverities(a, b usher.Severity) int { return cmp.Compare(result.SeverityRank(a), result.SeverityRank(b)) }
 
 // title is the object on one line.
 func title(o result.Identity) string {

@@ -117,14 +117,13 @@ func candidateNamed(arg, namespace string) (kind api.Kind, name string, err erro
 			word = "PolicyCandidate"
 		}
 	}
-	kinds := slices.DeleteFunc(api.Kinds(), func(k api.Kind) bool { return !k.Candidate })
+	kinds := api.Kinds()
 	i := slices.IndexFunc(kinds, func(k api.Kind) bool {
 		short := "cpcand"
 		if k.Namespaced {
 			short = "pcand"
 		}
-		word := strings.TrimSuffix(strings.ToLower(word), "."+k.Group)
-		return slices.Contains([]string{strings.ToLower(k.Kind), k.Resource, short}, word)
+		return k.Candidate && (k.IsNamed(word) || strings.EqualFold(word, short))
 	})
 	switch {
 	case i < 0:

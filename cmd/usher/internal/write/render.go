@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,17 +162,10 @@ func renderPolicy(ctx context.Context, policy map[string]any) (map[string]any, e
 		return nil, err
 	}
 	if d.Verdict == usher.Deny {
-		return nil, errors.New(explanation(d))
+		return nil, errors.New(cmp.Or(d.Message, d.Reason))
 	}
 	patched, _, err := jsonpatch.Apply(policy, d.Patch)
 	return patched, err
-}
-
-func explanation(d usher.Decision) string {
-	if d.Message != "" {
-		return d.Message
-	}
-	return d.Reason
 }
 
 func printDocuments(w io.Writer, documents []map[string]any) error {

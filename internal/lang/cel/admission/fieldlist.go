@@ -29,7 +29,7 @@ func emptied(e celast.Expr) celast.Expr {
 		if isNothing(left) {
 			left, right = right, left
 		}
-		if isEmptyList(right) {
+		if cel.IsEmptyList(right) {
 			return left
 		}
 	case operators.Greater, operators.LessEquals:
@@ -45,9 +45,7 @@ func emptied(e celast.Expr) celast.Expr {
 }
 
 // isNothing reports whether an expression is 0 or [].
-func isNothing(e celast.Expr) bool { return e.AsLiteral() == types.IntZero || isEmptyList(e) }
-
-func isEmptyList(e celast.Expr) bool { return e.Kind() == celast.ListKind && e.AsList().Size() == 0 }
+func isNothing(e celast.Expr) bool { return e.AsLiteral() == types.IntZero || cel.IsEmptyList(e) }
 
 // list finds the place that a call reads which is about items of lists; nothing if it is not.
 func (f finder) list(e celast.Expr) place {

@@ -8,11 +8,13 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/usher-dev/usher/internal/lang/cel"
 )
 
 // binds reports whether a loop is what cel.bind became.
 func binds(c celast.ComprehensionExpr) bool {
-	return isEmptyList(c.IterRange()) && c.LoopCondition().AsLiteral() == types.False
+	return cel.IsEmptyList(c.IterRange()) && c.LoopCondition().AsLiteral() == types.False
 }
 
 // bind finds in what the result of cel.bind sees.

@@ -117,10 +117,10 @@ func (p *Pattern) IsText() bool { return p.literal != "" }
 // Find takes what it takes to find the first match in a text.
 func (m *Meter) Find(p *Pattern, text string) {
 	n := int64(len(text) + 1)
-	most := times(p.states*StateNanos, n)
+	most := Product(p.states*StateNanos, n)
 	if p.literal != "" && most > simply {
 		m.Call(4*(n+int64(len(p.literal))), 8*int64(len(p.literal)))
-		most = times(StateNanos, n+p.begun(text))
+		most = Product(StateNanos, n+p.begun(text))
 	}
 	m.Call(most, 0)
 }
@@ -182,8 +182,8 @@ func (m *Meter) FindAll(p *Pattern, text string, limit int64) {
 	if limit >= 0 {
 		searches = min(limit+1, n)
 	}
-	once := times(each, n) + searchNanos
-	if most := times(once, searches); most <= simply {
+	once := Product(each, n) + searchNanos
+	if most := Product(once, searches); most <= simply {
 		m.Call(most, 0)
 		return
 	}
@@ -247,8 +247,8 @@ func (r *reading) spend(nanos int64) {
 	}
 }
 
-// times is a product, or a large number.
-func times(a, b int64) int64 {
+// Product is a product, or a large number.
+func Product(a, b int64) int64 {
 	const most = 1 << 60
 	if a > 0 && b > most/a {
 		return most
