@@ -228,6 +228,10 @@ trial-objects: build bin/usher-sandbox ## record the sample objects that policie
 lockout-requests: bin/usher-sandbox ## record the requests that usher check --lockout sends: those of internal/trial/lockout/seeds.yaml as an API server sends them
 	cd sandbox && RECORD=1 USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedLockout ./e2e
 
+.PHONY: equality
+equality: ## update docs/equality.md: what Usher is compared with, how many rows, and what differs
+	@$(GO) test -count=1 ./docs -run TestEquality -update
+
 .PHONY: drift
 drift: ## fail if generated files, go.mod or go.sum are not up to date
 	hack/drift.sh

@@ -47,6 +47,9 @@ type requestAnswer struct {
 
 const podAndController = "TestValidatePodAndController"
 
+// rowsOfUpstream is how many rows the tests have that ask.
+const rowsOfUpstream = 69
+
 // workloads are the rows whose answer is another one, with the reason.
 var workloads = map[string]string{ //nolint:gochecknoglobals // a table
 	podAndController + "/deployment:namespace_not_found": "policies that cannot read a namespace refuse, also workloads",
@@ -103,6 +106,9 @@ func TestAdmissionOfUpstream(t *testing.T) {
 		t.Fatal(output)
 	}
 	t.Logf("%d rows asked about %d requests", len(passed)-1, asked)
+	if rows := len(passed) - 1; rows != rowsOfUpstream {
+		t.Errorf("%d rows, expected %d: bring the number up to date, and the page docs/equality.md", rows, rowsOfUpstream)
+	}
 	passed, _ = s.run(t, func(question []byte) any {
 		if q := namespaceQuestionOf(t, question); q != nil {
 			a := q.answer(t)
