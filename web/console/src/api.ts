@@ -28,7 +28,7 @@ export interface Step {
   field?: string;
   outcome: string;
   reason?: string;
-  values?: { expression: string; value: unknown }[] | null;
+  values?: { expression: string; value?: unknown; error?: string; depth?: number }[] | null;
   duration?: string | number;
   cost?: number;
   budget?: number;
@@ -122,7 +122,10 @@ export interface Coverage {
 export interface Match {
   policy: string;
   rule?: string;
+  /** text is that of the rule, policies all of the file, in which line is. */
   text?: string;
+  policies?: string;
+  file?: string;
   line?: number;
   explain?: string;
   exempt?: string;

@@ -43,9 +43,9 @@ function Theme() {
 function Header() {
   return (
     <header class="top">
-      <p class="brand">
+      <h1 class="brand">
         <img src="/assets/icon.svg" alt="" width={24} height={24} /> Usher <span>console</span>
-      </p>
+      </h1>
       <nav aria-label="Actions" class="bar">
         {actions.map((a) => (
           <button key={a.name} type="button" id={`do-${a.name}`} class={a.primary ? "primary" : ""} onClick={a.run}>
@@ -98,7 +98,7 @@ function Policies() {
   return (
     <section id="policies" class={pane.value === "policies" ? "pane shown" : "pane"} aria-label="Policies">
       <div class="head">
-        <h1>Policies</h1>
+        <h2>Policies</h2>
         {opened.value ? (
           <p class="file" title={opened.value.title}>
             {opened.value.title}

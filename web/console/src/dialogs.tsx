@@ -35,7 +35,7 @@ function entries(): Entry[] {
   const files = (info.value?.files ?? []).map((f) => ({
     id: "file " + f.path,
     title: f.path,
-    group: "Files of " + (info.value?.folder || "the folder"),
+    group: "folder",
     about: f.kind ?? "",
     open: async () => {
       const file = await get<{ text: string; cases?: boolean }>("file?path=" + encodeURIComponent(f.path));
@@ -188,11 +188,11 @@ function Import() {
           {result ? (
             <>
               {result.report ? (
-                <pre class="text short" tabIndex={0} aria-label="Report of the import">
+                <pre class="text short" role="region" tabIndex={0} aria-label="Report of the import">
                   {result.report}
                 </pre>
               ) : null}
-              <pre class="text" tabIndex={0} aria-label="Imported policies">
+              <pre class="text" role="region" tabIndex={0} aria-label="Imported policies">
                 {result.policies}
               </pre>
             </>
@@ -210,24 +210,6 @@ function Import() {
         </button>
       </p>
     </Dialog>
-  );
-}
-
-function Source({ text, line }: { text: string; line?: number }) {
-  const at = useRef<HTMLElement>(null);
-  useEffect(() => at.current?.scrollIntoView({ block: "nearest" }), []);
-  return (
-    <pre class="text short" tabIndex={0} aria-label="Source of the policy">
-      {text.split("\n").map((l, i) =>
-        i + 1 === line ? (
-          <mark key={i} ref={at}>
-            {l + "\n"}
-          </mark>
-        ) : (
-          l + "\n"
-        ),
-      )}
-    </pre>
   );
 }
 
@@ -286,24 +268,29 @@ function Why() {
           <h3>
             {m.policy}
             {m.rule ? ` / ${m.rule}` : ""}
+            {m.file ? <span class="file"> {m.file}</span> : null}
           </h3>
           {m.explain ? <p class="said">{m.explain}</p> : null}
-          {m.text ? <Source text={m.text} {...(m.line ? { line: m.line } : {})} /> : null}
+          {m.text ? (
+            <pre class="text short" role="region" tabIndex={0} aria-label={`Source of ${m.policy}, line ${m.line ?? 0}`}>
+              {m.text}
+            </pre>
+          ) : null}
           {m.exempt ? (
             <>
               <p class="label">To be exempt, somebody who may write exemptions runs</p>
-              <pre class="text" tabIndex={0} aria-label="Command for an exemption">
+              <pre class="text" role="region" tabIndex={0} aria-label="Command for an exemption">
                 {m.exempt}
               </pre>
             </>
           ) : null}
           <p class="actions">
-            {m.text ? (
+            {m.policies ? (
               <button
                 type="button"
                 class="primary"
                 onClick={() => {
-                  policies.value = m.text ?? "";
+                  policies.value = m.policies ?? "";
                   opened.value = null;
                   close();
                   setTimeout(() => focusers.get("Policies")?.(m.line), 0);
@@ -416,7 +403,7 @@ function Case() {
     <Dialog title="Save as a case" onClose={close}>
       <p>The request, with what was decided about it. usher test runs it.</p>
       <Failed error={error} />
-      <pre class="text" tabIndex={0} aria-label="Case">
+      <pre class="text" role="region" tabIndex={0} aria-label="Case">
         {text}
       </pre>
       {info.value?.writable ? (
@@ -480,7 +467,8 @@ const keys: [string[], string][] = [
   [[mod, "Space"], "complete"],
   [[mod, "F"], "search in an editor"],
   [["F8"], "next problem in an editor"],
-  [[mod, "."], "quick fix of the problem at the cursor"],
+  [[mod, "Shift", "M"], "all problems of an editor"],
+  [[mod, "."], "quick fix of the problem on this line"],
 ];
 
 function Help() {

@@ -5,7 +5,7 @@ import type { Completion, CompletionContext, CompletionResult } from "@codemirro
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput, syntaxHighlighting } from "@codemirror/language";
-import { forceLinting, lintGutter, lintKeymap, linter } from "@codemirror/lint";
+import { forEachDiagnostic, forceLinting, lintGutter, lintKeymap, linter } from "@codemirror/lint";
 import type { Diagnostic as Shown } from "@codemirror/lint";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, RangeSet, StateEffect, StateField } from "@codemirror/state";
@@ -76,6 +76,20 @@ async function lint(view: EditorView): Promise<Shown[]> {
       })),
     };
   });
+}
+
+/** fix applies the first fix of a problem on the line of the cursor. */
+function fix(view: EditorView): boolean {
+  const line = view.state.doc.lineAt(view.state.selection.main.head);
+  let apply: (() => void) | undefined;
+  forEachDiagnostic(view.state, (d, from, to) => {
+    const action = d.actions?.[0];
+    if (action && from <= line.to && to >= line.from) {
+      apply ??= () => action.apply(view, from, to);
+    }
+  });
+  apply?.();
+  return true;
 }
 
 async function complete(context: CompletionContext): Promise<CompletionResult | null> {
@@ -194,6 +208,7 @@ const assisted: Extension = [
   coverageGutter,
   linter(lint, { delay: 150 }),
   lintGutter(),
+  keymap.of([{ key: "Mod-.", run: fix }]),
   hover,
   autocompletion({ override: [complete], icons: false }),
 ];
@@ -240,7 +255,7 @@ export function Editor({ text, label, hint, assist, readOnly }: EditorProps) {
           EditorState.tabSize.of(2),
           EditorState.readOnly.of(readOnly ?? false),
           placeholder(hint),
-          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", autocapitalize: "off" }),
+          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", autocapitalize: "off", tabindex: "0" }),
           keymap.of([...closeBracketsKeymap, ...defaultKeymap.filter((k) => k.key !== "Mod-Enter"), ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
           EditorView.updateListener.of((u) => {
             if (u.docChanged) {

@@ -1,7 +1,7 @@
 // What several places of the page are made of.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 const paths: Record<string, string> = {
   allowed: "M3.5 8.5l3 3 6-7",
@@ -33,7 +33,7 @@ export function Icon({ name }: { name: string }) {
 
 export function Dialog(props: { title: string; wide?: boolean; onClose: () => void; children: ComponentChildren }) {
   const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     ref.current?.showModal();
   }, []);
   return (

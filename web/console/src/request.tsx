@@ -61,7 +61,7 @@ export function Request() {
   return (
     <section id="request" class={pane.value === "request" ? "pane shown" : "pane"} aria-label="Request">
       <div class="head">
-        <h1>Request</h1>
+        <h2>Request</h2>
         <Tabs
           label="Parts of the request"
           id="request"
@@ -69,7 +69,7 @@ export function Request() {
           onSelect={(t) => (requestTab.value = t)}
           tabs={[
             { id: "object", title: "Object", mark: object.value !== "" },
-            { id: "old", title: "Old object", mark: oldObject.value !== "" },
+            { id: "old", title: "Old", mark: oldObject.value !== "" },
             { id: "user", title: "User", mark: changed },
             { id: "facts", title: "Facts", mark: facts.value !== "" },
             { id: "authorization", title: "Authorization", mark: authorization.value !== "" },

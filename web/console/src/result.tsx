@@ -2,7 +2,7 @@
 
 import type { Decision, Finding, Problem, Step, Tests } from "./api";
 import { focusers } from "./editor";
-import { blank, connection, deciding, decision, failure, pane, resultTab, runTests, testFailure, testing, tests } from "./model";
+import { blank, cases, connection, deciding, decision, failure, pane, resultTab, runTests, testFailure, testing, tests } from "./model";
 import type { ResultTab } from "./model";
 import { Copy, Icon, Tabs } from "./parts";
 
@@ -15,7 +15,7 @@ const sorts: Record<string, { sort: string; title: string }> = {
 };
 
 export function sortOf(verdict: string): { sort: string; title: string } {
-  return sorts[verdict] ?? { sort: "neutral", title: verdict === "" ? "No decision" : verdict.charAt(0).toUpperCase() + verdict.slice(1) };
+  return sorts[verdict] ?? { sort: "neutral", title: verdict === "" ? "A policy and a request are needed" : verdict.charAt(0).toUpperCase() + verdict.slice(1) };
 }
 
 function place(line?: number): void {
@@ -86,7 +86,7 @@ function Diff({ diff }: { diff: string }) {
   return (
     <section>
       <h3>Changes</h3>
-      <pre class="diff" tabIndex={0} aria-label="Changes">
+      <pre class="diff" role="region" tabIndex={0} aria-label="Changes">
         {diff
           .replace(/\n$/, "")
           .split("\n")
@@ -129,12 +129,12 @@ function Trace({ trace }: { trace: Step[] }) {
             {s.values?.length ? (
               <dl class="values">
                 {s.values.map((v, j) => (
-                  <div key={j}>
+                  <div key={j} style={{ paddingLeft: `${Math.min(v.depth ?? 0, 6) * 12}px` }}>
                     <dt>
                       <code>{v.expression}</code>
                     </dt>
                     <dd>
-                      <code>{shown(v.value)}</code>
+                      {v.error ? <span class="failed">{v.error}</span> : <code>{shown(v.value)}</code>}
                     </dd>
                   </div>
                 ))}
@@ -176,7 +176,7 @@ export function Verdict({ d }: { d: Decision }) {
         <Icon name={sort === "neutral" ? "help" : sort} />
       </span>
       <div>
-        <h2 id="verdict">{title}</h2>
+        <h3 id="verdict">{title}</h3>
         {d.message ? <p class="said">{d.message}</p> : null}
       </div>
       {d.took ? <span class="figure">{d.took}</span> : null}
@@ -211,7 +211,7 @@ function DecisionView({ d }: { d: Decision }) {
 function Empty({ onExamples, onWhy }: { onExamples: () => void; onWhy: () => void }) {
   return (
     <div class="empty">
-      <h2>Nothing to decide yet</h2>
+      <h3>Nothing to decide yet</h3>
       <p>Write a policy and a request: the decision is here as you type.</p>
       <p class="actions">
         <button type="button" class="primary" onClick={onExamples}>
@@ -250,7 +250,7 @@ function CasesView({ t }: { t: Tests | null }) {
       </div>
       {(t?.suites ?? []).map((s) => (
         <section key={s.file}>
-          <h3>{s.file || "Cases of this page"}</h3>
+          <h3>{!s.file || cases.value.trim() !== "" ? "Cases of this page" : s.file}</h3>
           <ul class="cases">
             {(s.cases ?? []).map((c, i) => (
               <li key={i} class={c.passed ? "allowed" : "denied"}>
@@ -258,7 +258,7 @@ function CasesView({ t }: { t: Tests | null }) {
                 <span>
                   <span class="hidden">{c.passed ? "passed: " : "failed: "}</span>
                   {c.name}
-                  {c.message ? <pre tabIndex={0} aria-label={"message of " + c.name}>{c.message}</pre> : null}
+                  {c.message ? <pre role="region" tabIndex={0} aria-label={"message of " + c.name}>{c.message}</pre> : null}
                 </span>
               </li>
             ))}
@@ -287,7 +287,7 @@ function Body({ tab, onExamples, onWhy }: { tab: ResultTab; onExamples: () => vo
           <Icon name="denied" />
         </span>
         <div>
-          <h2>The request cannot be decided</h2>
+          <h3 id="verdict">The request cannot be decided</h3>
           <p class="said">{failure.value}</p>
         </div>
       </div>
@@ -306,7 +306,7 @@ function Body({ tab, onExamples, onWhy }: { tab: ResultTab; onExamples: () => vo
         <p class="quiet">{tab === "text" ? "What usher decide prints." : "The object after all changes."}</p>
         <Copy text={text} />
       </div>
-      <pre class="text" tabIndex={0} aria-label={tab === "text" ? "Text of the decision" : "Object after all changes"}>
+      <pre class="text" role="region" tabIndex={0} aria-label={tab === "text" ? "Text of the decision" : "Object after all changes"}>
         {text}
       </pre>
     </>
@@ -322,7 +322,7 @@ export function Result(props: { onExamples: () => void; onWhy: () => void }) {
   return (
     <section id="result" class={pane.value === "result" ? "pane shown" : "pane"} aria-label="Result">
       <div class="head">
-        <h1>Result</h1>
+        <h2>Result</h2>
         <Tabs
           label="Views of the result"
           id="result"
