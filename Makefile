@@ -240,6 +240,11 @@ lockout-requests: bin/usher-sandbox ## record the requests that usher check --lo
 equality: ## update docs/equality.md: what Usher is compared with, how many rows, and what differs
 	@$(GO) test -count=1 ./docs -run TestEquality -update
 
+.PHONY: references
+references: ## update docs/reference: commands with their flags, fields of kinds, functions of CEL
+	@RECORD=1 $(GO) test -count=1 ./cmd/usher -run 'TestReference$$'
+	@$(GO) test -count=1 ./docs -run TestReferenceOf -update
+
 .PHONY: drift
 drift: ## fail if generated files, go.mod or go.sum are not up to date
 	hack/drift.sh

@@ -130,3 +130,9 @@ func camelCase(t *testing.T, path string, value any) {
 		}
 	}
 }
+
+// TestReference: the pages of docs have every flag of every command.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	clitest.Reference(t, newRoot(silent()), "../../docs/reference/cli")
+}
