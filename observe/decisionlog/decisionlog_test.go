@@ -111,7 +111,9 @@ func TestWrap(t *testing.T) {
 			"a rule that fails names itself",
 			usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{failure(false)}},
 			nil,
-			map[string]any{"level": "ERROR", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"}, "failed": []any{failed(false)}},
+			map[string]any{"level": "ERROR", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"}, "failed": []any{failed(false)}, "refused": []any{map[string]any{
+				"policy": "ClusterValidatePolicy require-team", "rule": "spec.validateRules[0]", "message": "conflicting values (…) and (…) and int", "failed": true,
+			}}},
 		},
 		{
 			"a failure that is ignored is a warning",
@@ -128,7 +130,7 @@ func TestWrap(t *testing.T) {
 			nil,
 			map[string]any{
 				"level": "ERROR", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"},
-				"refused": []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "spec.validations[0]", "message": "at most 3"}},
+				"refused": []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "spec.validations[0]", "message": "at most 3"}, map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "binding b", "message": "no such key: x", "failed": true}},
 				"failed":  []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "binding b", "error": "no such key: x", "ignored": false}},
 			},
 		},

@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	usher "github.com/usher-dev/usher"
@@ -21,6 +22,8 @@ type refusal struct {
 	// PodOf is the workload, if that is about the pod that it would make.
 	PodOf   string `json:"podOf,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Failed says that the rule or its part has no result, and Message is the error.
+	Failed bool `json:"failed,omitempty"`
 }
 
 // refusals returns why a request was denied, the first reasons if there are many; none if it was not.
@@ -33,21 +36,25 @@ func refusals(r *usher.Request, d *usher.Decision) []refusal {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		secret = secret || f.Confidential
-		if f.Outcome != usher.Rejected {
+		if f.Outcome != usher.Rejected && (f.Outcome != usher.Failed || f.Ignored) {
 			continue
 		}
 		for _, one := range reasons(f) {
 			if len(all) == mostRefusals {
 				return all
 			}
-			one.Message = withhold.Message(r, one.Message, secret)
+			if one.Failed {
+				one.Message = withhold.Error(r, errors.New(one.Message), secret)
+			} else {
+				one.Message = withhold.Message(r, one.Message, secret)
+			}
 			all = append(all, one)
 		}
 	}
 	return all
 }
 
-// reasons returns what a rule that has denied a request said: that of its parts that deny, or its own.
+// reasons returns why a rule has denied a request: that of its parts that deny or fail, or its own.
 func reasons(f *usher.Finding) []refusal {
 	of := refusal{Rule: f.Rule, PodOf: f.PodOf}
 	if f.Policy != (usher.PolicyRef{}) {
@@ -56,15 +63,20 @@ func reasons(f *usher.Finding) []refusal {
 	var all []refusal
 	for i := range f.Checks {
 		c := &f.Checks[i]
-		if c.Failed || len(c.Actions) > 0 && !slices.Contains(c.Actions, usher.ActDeny) {
+		denies := slices.Contains(c.Actions, usher.ActDeny)
+		if !denies && (c.Failed && f.Outcome != usher.Failed || len(c.Actions) > 0) {
 			continue
 		}
 		one := of
+		one.Failed = c.Failed
 		one.Rule, one.Validation, one.Field, one.Message = cmp.Or(c.Name, f.Rule), c.Validation, c.Field, c.Message
 		all = append(all, one)
 	}
 	if len(all) == 0 {
 		of.Message = f.Message
+		if f.Err != nil {
+			of.Failed, of.Message = true, f.Err.Error()
+		}
 		all = append(all, of)
 	}
 	return all

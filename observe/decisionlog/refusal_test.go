@@ -1,6 +1,7 @@
 package decisionlog_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -30,6 +31,16 @@ func TestRefusals(t *testing.T) {
 		"policy": "ClusterObjectPolicy require-team", "rule": "spec.validations[0]", "validation": "team",
 		"field": "metadata.labels.team", "podOf": "Deployment shop/web", "message": "label team is missing",
 	}
+	broken := rejected(func(f *usher.Finding) {
+		f.Checks = []usher.Check{{
+			Name: "spec.validations[1]", Validation: "owner", Field: "metadata.labels", Message: `no such key: "` + canary + `"`,
+			Actions: []usher.Action{usher.ActDeny}, Failed: true,
+		}}
+	})
+	failedPart := map[string]any{
+		"policy": "ClusterObjectPolicy require-team", "rule": "spec.validations[1]", "validation": "owner",
+		"field": "metadata.labels", "message": "no such key: (…)", "failed": true,
+	}
 	const secret = "not shown: it may repeat a secret"
 	plain := func(message string) map[string]any {
 		return map[string]any{"policy": "ClusterObjectPolicy require-team", "rule": "binding default", "message": message}
@@ -42,6 +53,13 @@ func TestRefusals(t *testing.T) {
 		want     any
 	}{
 		{"parts that deny, with the field", "Pod", usher.Deny, []usher.Finding{checked}, []any{parts}},
+		{"a part that fails, with its name and field", "Pod", usher.Deny, []usher.Finding{broken}, []any{failedPart}},
+		{"a rule that fails", "Pod", usher.Deny, []usher.Finding{rejected(func(f *usher.Finding) {
+			f.Outcome, f.Message, f.Err = usher.Failed, "", errors.New("timeout")
+		})}, []any{map[string]any{"policy": "ClusterObjectPolicy require-team", "rule": "binding default", "message": "timeout", "failed": true}}},
+		{"not if that is ignored", "Pod", usher.Deny, []usher.Finding{rejected(func(f *usher.Finding) {
+			f.Outcome, f.Message, f.Err, f.Ignored = usher.Failed, "", errors.New("timeout"), true
+		})}, nil},
 		{"a rule without parts", "Pod", usher.Deny, []usher.Finding{rejected(func(f *usher.Finding) { f.Message = "no" })}, []any{plain("no")}},
 		{"nothing of what does not deny", "Pod", usher.Allow, []usher.Finding{rejected(func(f *usher.Finding) { f.Outcome = usher.WouldDeny })}, nil},
 		{"what is said about a Secret is withheld", "Secret", usher.Deny, []usher.Finding{rejected(func(*usher.Finding) {})}, []any{plain(secret)}},
