@@ -69,6 +69,7 @@ func (m *clusterRuntime) describeCalls(b *page.Page) {
 	case result.State == probe.NotCalled:
 		fmt.Fprintf(b, "calls of API servers: NONE since %s, policies are not enforced\n", since)
 		b.Reason(result.Message)
+		b.Fail("calls of API servers")
 	case result.State == probe.Unknown:
 		fmt.Fprintf(b, "calls of API servers: cannot be verified, since %s\n", since)
 		b.Reason(result.Message)

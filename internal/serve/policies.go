@@ -73,6 +73,9 @@ func (m *clusterRuntime) describeAdmission(b *page.Page, status live.Status) {
 		b.WriteString("admission policies of the API server: enforced by itself\n")
 	}
 	for _, r := range m.admission.Readings() {
+		if r.Err != nil {
+			b.Fail(r.Kind.Kind)
+		}
 		fmt.Fprintf(b, "  %s: ", r.Kind.Kind)
 		switch {
 		case r.Err != nil && !b.Named:

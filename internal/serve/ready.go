@@ -25,6 +25,10 @@ func health(w http.ResponseWriter, _ *http.Request) {
 // get /readyz itself in a cluster; below it only monitoring may.
 const verbosePath = "/readyz/verbose"
 
+// longestStaleness is how long the API server may be silent before that counts as a failure, as for the alert
+// UsherPoliciesStale.
+const longestStaleness = 2 * time.Minute
+
 // A readiness tells how a server is.
 type readiness struct {
 	live       *live.Live
@@ -81,7 +85,7 @@ func (d *readiness) write(w http.ResponseWriter, r *http.Request, b *page.Page) 
 		d.describe(b, status)
 	}
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, b.String())
+	_, _ = io.WriteString(w, b.Text())
 }
 
 // describe writes all that there is to say.
@@ -115,6 +119,9 @@ func describe(b *page.Page, status live.Status) {
 		b.WriteString("problems: 0\n")
 	}
 	page.List(b, "problems", status.Problems)
+	if n := len(status.NotEnforced) + len(status.OnLastGood) + len(status.Pending) + len(status.Surplus); n > 0 {
+		b.Fail("policies")
+	}
 	page.List(b, "not compiled yet", status.Pending)
 	page.List(b, "not in force, since their namespace has too many", status.Surplus)
 	page.List(b, "suspended: they decide nothing", status.Suspended)
@@ -125,7 +132,11 @@ func describe(b *page.Page, status live.Status) {
 // describe writes the state of the server in the cluster as text.
 func (m *clusterRuntime) describe(b *page.Page, status live.Status) {
 	b.Namef("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
-	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
+	stale := m.staleness()
+	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", stale.Round(time.Second/10))
+	if stale > longestStaleness {
+		b.Fail("policies of the cluster")
+	}
 	m.kinds.Describe(b)
 	m.describeAdmission(b, status)
 	m.describeWebhookConfig(b)
@@ -161,6 +172,7 @@ func (m *clusterRuntime) describeWebhookConfig(b *page.Page) {
 		fmt.Fprintf(b, "as the policies need it, since %s\n", state.since.Format(time.RFC3339))
 	default:
 		fmt.Fprintf(b, "fails, since %s\n", state.since.Format(time.RFC3339))
+		b.Fail("registration")
 	}
 	if state.err != nil {
 		b.Reason(state.err)

@@ -36,7 +36,7 @@ func TestServeEnforcesEditsAndNothingThatDoesNotCompile(t *testing.T) {
 	})
 	verbose := h.get("/readyz?verbose")
 	for _, want := range []string{
-		"ok\n", "problems: 1\n", "spec.overrideRules[0].overriders.cue: ",
+		"failing: policies\nok\n", "problems: 1\n", "spec.overrideRules[0].overriders.cue: ",
 		"last good version: 1\n  ClusterOverridePolicy label\n",
 	} {
 		if !strings.Contains(verbose, want) {

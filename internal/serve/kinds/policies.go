@@ -228,9 +228,14 @@ func (p *Policies) Count() map[string]int {
 // Describe writes which kinds differ from those of this version.
 func (p *Policies) Describe(b *page.Page) {
 	for _, r := range p.readings() {
-		if state, text := p.state(&r); text != "" && b.Named {
+		state, text := p.state(&r)
+		if text == "" {
+			continue
+		}
+		b.Fail(r.Kind.Kind)
+		if b.Named {
 			b.Namef("  %s: %s\n", r.Kind.Kind, text)
-		} else if text != "" {
+		} else {
 			fmt.Fprintf(b, "  %s: %s\n", r.Kind.Kind, state)
 		}
 	}

@@ -13,6 +13,19 @@ type Page struct {
 
 	// Named says that names are written.
 	Named bool
+
+	failing []string
+}
+
+// Fail records that a part fails, for the first line of the page. Everybody may read it.
+func (p *Page) Fail(part string) { p.failing = append(p.failing, part) }
+
+// Text returns what was written, below a line that says what fails, if anything does.
+func (p *Page) Text() string {
+	if len(p.failing) == 0 {
+		return p.String()
+	}
+	return "failing: " + strings.Join(p.failing, ", ") + "\n" + p.String()
 }
 
 // Namef writes what has names.

@@ -364,5 +364,6 @@ func (p *Proofs) Describe(b *page.Page, counts map[api.ProofState]int) {
 	}
 	if err != nil {
 		b.Reason(err)
+		b.Fail("policy proofs")
 	}
 }

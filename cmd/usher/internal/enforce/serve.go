@@ -88,9 +88,12 @@ On SIGTERM /readyz fails, in-flight requests complete, and the exit status is 0.
     --authorization-client-ca-file /etc/usher/pki/ca.crt --authorization-client-names kube-apiserver`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.config.Out = s.Out
 			if err := f.complete(cmd, s); err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			if f.logFormat != "json" {
+				// Log collectors that read JSON have the same from the log.
+				f.config.Out = s.Out
 			}
 			klog.SetSlogLogger(f.config.Log.With("from", "client-go"))
 			limitProcessors()
