@@ -83,7 +83,9 @@ func (p *printer) line(i item) string {
 	if marks := marks(d); len(marks) > 0 {
 		parts = append(parts, cli.Paint(p.palette.Yellow, "["+strings.Join(marks, ", ")+"]"))
 	}
-	if policies := policiesOf(d); policies != "" {
+	if policies, more := policiesOf(d); more && !p.flags.explain {
+		parts = append(parts, policies+": --explain names them")
+	} else if policies != "" {
 		parts = append(parts, policies)
 	}
 	if p.replicas > 1 {
@@ -146,18 +148,18 @@ func marks(d *recent.Decision) (all []string) {
 	return all
 }
 
-// policiesOf names the policies that made a difference.
-func policiesOf(d *recent.Decision) string {
+// policiesOf names the policies that made a difference, the first ones if there are more.
+func policiesOf(d *recent.Decision) (names string, more bool) {
 	var all []string
 	for _, r := range d.Rules {
 		if name := printable.Line(r.Policy.String()); !slices.Contains(all, name) {
 			all = append(all, name)
 		}
 	}
-	if more := len(all) - shownPolicies; more > 0 {
-		all = append(all[:shownPolicies], fmt.Sprintf("%d more", more))
+	if left := len(all) - shownPolicies; left > 0 {
+		all, more = append(all[:shownPolicies], fmt.Sprintf("%d more", left)), true
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, ", "), more
 }
 
 // explain returns what the rules did, and how to learn more.

@@ -45,7 +45,8 @@ func (r *repeats) rest() int {
 // key returns what decides whether a line repeats another one.
 func (p *printer) key(d *recent.Decision) string {
 	word, _ := p.verdict(d)
-	return strings.Join([]string{word, d.Operation, what(d), d.User, strings.Join(marks(d), ","), policiesOf(d)}, "\x00")
+	policies, _ := policiesOf(d)
+	return strings.Join([]string{word, d.Operation, what(d), d.User, strings.Join(marks(d), ","), policies}, "\x00")
 }
 
 // repeated prints how many decisions there are like the one that was printed.

@@ -321,6 +321,11 @@ func TestWatchLines(t *testing.T) {
 	if diff := cmp.Diff(want, w.out.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	r = newReplica(t)
+	w = watch(t, "secret", []*replica{r})
+	r.stream().write <- decision("p-0", 0, denied) + current
+	w.out.wait(t, "ObjectPolicy shop/c, 2 more: --explain names them\n")
+	w.end()
 }
 
 // TestWatchJSON: programs get an object a line, also of what was lost.

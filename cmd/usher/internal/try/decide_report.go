@@ -111,6 +111,7 @@ func (j *Judgement) verdict(p cli.Palette) string {
 
 func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	matched := 0
+	told := toldExemptions{}
 	for i := range j.Rules {
 		r := &j.Rules[i]
 		if r.fillsIn() {
@@ -125,7 +126,7 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			fmt.Fprintf(b, ": %s", below("  ", detail))
 		}
 		b.WriteByte('\n')
-		printFindingExemptions(b, "    ", r.Exemptions, r.NotExempt)
+		printFindingExemptions(b, "    ", r.Exemptions, told.rest(r.NotExempt))
 		if len(r.Checks) > 1 {
 			printChecks(b, r.Checks)
 		}

@@ -231,6 +231,7 @@ func (f *explainFlags) explain(ctx context.Context, report *explainReport, one e
 		}
 		if f.policy != "" {
 			e.Rules = named(e.Rules, f.policy)
+			e.Warnings = slices.DeleteFunc(slices.Clone(e.Warnings), func(w string) bool { return ofOthers(w, rules, f.policy) })
 		}
 		one.Phases = append(one.Phases, e)
 	}
@@ -275,6 +276,33 @@ func named(rules []explain.Rule, name string) []explain.Rule {
 		}
 	}
 	return kept
+}
+
+// ofOthers reports whether a warning names policies, and none that --policy selects.
+func ofOthers(warning string, rules []rule.Rule, name string) bool {
+	others := false
+	for i := range rules {
+		switch policy := rules[i].Policy; {
+		case !mentions(warning, policy):
+		case of(policy, name):
+			return false
+		default:
+			others = true
+		}
+	}
+	return others
+}
+
+// mentions reports whether a text names a policy, as Usher does or as API servers do.
+func mentions(text string, policy usher.PolicyRef) bool {
+	for rest, found := text, policy.Name != ""; found; {
+		_, rest, found = strings.Cut(rest, policy.String())
+		// Otherwise it is the beginning of another name.
+		if name := strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz0123456789-."); found && name == rest {
+			return true
+		}
+	}
+	return strings.Contains(text, policy.Kind+" '"+policy.Name+"'")
 }
 
 // of reports whether --policy selects a policy.

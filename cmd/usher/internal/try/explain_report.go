@@ -54,18 +54,25 @@ func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {
 	for _, warning := range e.Warnings {
 		fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "warning:"), below("    ", warning))
 	}
-	told := map[string]bool{}
+	told := toldExemptions{}
 	for i := range e.Rules {
 		r := e.Rules[i]
-		// Why an exemption does not apply is told once.
-		r.NotExempt = slices.DeleteFunc(slices.Clone(r.NotExempt), func(x usher.NotExempt) bool {
-			key := x.PolicyRef.String() + strings.Join(x.Why, ";")
-			known := told[key]
-			told[key] = true
-			return known
-		})
+		r.NotExempt = told.rest(r.NotExempt)
 		printExplained(b, &r, p)
 	}
+}
+
+// toldExemptions are exemptions that do not apply, with the reasons: each is told once, and not for each rule.
+type toldExemptions map[string]bool
+
+// rest returns those that have not been told yet.
+func (t toldExemptions) rest(all []usher.NotExempt) []usher.NotExempt {
+	return slices.DeleteFunc(slices.Clone(all), func(x usher.NotExempt) bool {
+		key := x.PolicyRef.String() + strings.Join(x.Why, ";")
+		known := t[key]
+		t[key] = true
+		return known
+	})
 }
 
 // conversion returns the version in which an entry received the object, if the client used another
