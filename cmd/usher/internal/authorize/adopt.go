@@ -36,7 +36,6 @@ func (f *proofFlags) client() (dynamic.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = 50, 100
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("find cluster: %w", err)

@@ -109,6 +109,8 @@ func Find(kubeconfig, context string) (*rest.Config, error) {
 		return nil, fmt.Errorf("find cluster: %w", err)
 	}
 	config.UserAgent = "usher/" + cli.BuildVersion().Version
+	// As kubectl has it. client-go's own limit makes commands wait, and say so.
+	config.QPS, config.Burst = 50, 300
 	if name := nameOf(found, context); name != "" {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &named{next, name} })
 	}

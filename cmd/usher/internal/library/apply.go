@@ -35,6 +35,20 @@ type Plan struct {
 	Downgrade bool
 	// shown are the changes that have been printed, each with its first policy.
 	shown map[string]string
+	// fresh, changed and unchanged count the policies that were installed.
+	fresh, changed, unchanged int
+}
+
+// summary counts what was installed; it is empty for one policy, of which everything was said.
+func (plan *Plan) summary(refused int) string {
+	if len(plan.Policies) == 1 {
+		return ""
+	}
+	text := fmt.Sprintf("%d policies: %d new, %d changed, %d unchanged", len(plan.Policies), plan.fresh, plan.changed, plan.unchanged)
+	if refused > 0 {
+		text += fmt.Sprintf(", %d not installed", refused)
+	}
+	return text + "\n"
 }
 
 // Install writes policies to a target, with the bindings of those that are installed already, and
@@ -55,6 +69,7 @@ func Install(ctx context.Context, s cli.Streams, target Target, plan *Plan) erro
 		}
 	}
 	warnOfRest(ctx, s, target, plan)
+	fmt.Fprint(s.Err, plan.summary(refused))
 	if refused > 0 {
 		return cli.ErrNegative
 	}
@@ -72,7 +87,11 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 		if err != nil {
 			return "", err
 		}
-		return target.Write(ctx, p, manifest, nil)
+		line, err := target.Write(ctx, p, manifest, nil)
+		if err == nil {
+			plan.fresh++
+		}
+		return line, err
 	}
 	u, err := newUpdate(p, installed, plan.Settings[i])
 	if err != nil {
@@ -83,6 +102,7 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 	case err != nil:
 		return "", err
 	case changes == "":
+		plan.unchanged++
 		return p.Name + " unchanged", nil
 	case u.older() && !plan.Downgrade:
 		return "", fmt.Errorf("version %s is installed, which is newer than %s of the pack: update usher, or go back with --downgrade", u.version, p.Version)
@@ -102,7 +122,11 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 		plan.shown[changed] = p.Name
 		fmt.Fprint(s.Err, indent(strings.TrimRight(changes, "\n")))
 	}
-	return target.Write(ctx, p, u.manifest, installed)
+	line, err := target.Write(ctx, p, u.manifest, installed)
+	if err == nil {
+		plan.changed++
+	}
+	return line, err
 }
 
 // lines returns the lines of a diff that it adds and removes, without where they are.

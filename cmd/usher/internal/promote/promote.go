@@ -84,7 +84,6 @@ cluster cannot be reached or there is no such candidate.`,
 			if err != nil {
 				return err
 			}
-			config.QPS, config.Burst = 50, 100
 			config.WarningHandlerWithContext = cluster.Warnings(s.Err)
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {

@@ -43,7 +43,6 @@ func (c *clusterSource) read(ctx context.Context, is func(map[string]any) bool) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("import from a cluster: %w", err)
 	}
-	config.QPS, config.Burst = 50, 100
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find cluster: %w", err)
