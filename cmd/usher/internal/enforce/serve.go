@@ -91,10 +91,6 @@ On SIGTERM /readyz fails, in-flight requests complete, and the exit status is 0.
 			if err := f.complete(cmd, s); err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 			}
-			if f.logFormat != "json" {
-				// Log collectors that read JSON have the same from the log.
-				f.config.Out = s.Out
-			}
 			klog.SetSlogLogger(f.config.Log.With("from", "client-go"))
 			limitProcessors()
 			server, err := serve.New(cmd.Context(), f.config)
@@ -177,6 +173,10 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	var err error
 	if c.Log, err = cli.NewLog(s, f.logFormat, f.logLevel); err != nil {
 		return err
+	}
+	if f.logFormat != "json" {
+		// Log collectors that read JSON have the same from the log.
+		c.Out = s.Out
 	}
 	if len(f.legacy.Set) > 0 {
 		c.Log.Warn("flags that have no effect here", "flags", strings.Join(f.legacy.Set, " "), "do", "use --log-level and --log-format")
