@@ -34,7 +34,7 @@ func TestOneVersion(t *testing.T) {
 		t.Errorf("Artifact Hub is told of the images %v: %v", images, err)
 	}
 	// Images and versions, wherever a user may copy them.
-	named := regexp.MustCompile(`(?:ghcr\.io/usher-dev/usher:|ghcr\.io/usher-dev/charts/usher --version |usher-dev/usher/cmd/usher@v|app\.kubernetes\.io/version: "|releases/download/v)(\d+\.\d+\.\d+)`)
+	named := regexp.MustCompile(`(?:ghcr\.io/usher-dev/usher:|ghcr\.io/usher-dev/charts/usher --version |usher-dev/usher/cmd/usher@v|githubusercontent\.com/usher-dev/usher/v|app\.kubernetes\.io/version: "|releases/download/v)(\d+\.\d+\.\d+)`)
 	found := 0
 	for _, file := range []string{"manifests/usher.yaml", "manifests/tenants.yaml", "../docs/install.md", "../docs/upgrading.md", "../README.md"} {
 		text, err := os.ReadFile(file)
@@ -50,6 +50,26 @@ func TestOneVersion(t *testing.T) {
 	}
 	if found < 10 {
 		t.Errorf("found %d versions", found)
+	}
+}
+
+// TestNothingPretendsToBePublished: before the changelog has a release, documents that name what one has say that there
+// is none, in a line that the first one removes.
+func TestNothingPretendsToBePublished(t *testing.T) {
+	t.Parallel()
+	changes, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := regexp.MustCompile(`(?m)^## \[?\d+\.\d+\.\d+`).Match(changes)
+	for _, file := range []string{"../docs/install.md", "../docs/upgrading.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if marked := strings.Contains(string(text), "\nBefore the first release: nothing "); marked == released {
+			t.Errorf("%s says that nothing is published: %t; the changelog has a release: %t", file, marked, released)
+		}
 	}
 }
 
