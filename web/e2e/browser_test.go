@@ -43,6 +43,7 @@ func serve(t *testing.T, args ...string) *server {
 	}
 	command := exec.CommandContext(t.Context(), bin, append([]string{"console", "--no-open"}, args...)...)
 	command.Dir = t.TempDir()
+	dies(command)
 	output, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -94,18 +95,36 @@ type page struct {
 	unexpected []string
 }
 
+// chromium returns the binary of the browser, or "". Debian's command is a script that leaves the browser
+// running when it is ended.
+func chromium() string {
+	for _, name := range []string{"/usr/lib/chromium/chromium-headless-shell", "chromium-headless-shell"} {
+		if found, err := exec.LookPath(name); err == nil {
+			return found
+		}
+	}
+	return ""
+}
+
 // browser starts Chromium with a window of a size, in a theme: light or dark.
 func browser(t *testing.T, width, height int64, theme string) *page {
 	t.Helper()
-	shell, err := exec.LookPath("chromium-headless-shell")
-	if err != nil {
+	shell := chromium()
+	if shell == "" {
 		t.Skip("there is no chromium-headless-shell")
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(shell), chromedp.NoSandbox)
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(shell), chromedp.NoSandbox,
+		chromedp.ModifyCmdFunc(dies))
+	// The test's own context ends before its cleanups, and the browser has to be closed by one.
+	allocator, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(cancel)
+	// It has events that the library does not know.
+	ctx, _ := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// It waits until the browser has ended, and then has the error of a context that is canceled.
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) })
 	ctx, cancel = context.WithTimeout(ctx, time.Minute)
 	t.Cleanup(cancel)
 	p := &page{t: t, ctx: ctx}
@@ -221,6 +240,21 @@ func (p *page) press(keys ...string) {
 func (p *page) paste(text string) {
 	p.t.Helper()
 	p.do(input.InsertText(text))
+}
+
+// turnTo goes from pane to pane, backwards, until an editor has the focus.
+func (p *page) turnTo(editor string) {
+	p.t.Helper()
+	for range 20 {
+		p.press("Shift+F6")
+		for range 10 {
+			if p.eval("document.activeElement.ariaLabel") == editor {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	p.t.Fatalf("the focus does not get to %s", editor)
 }
 
 // write fills in policies and, if there is one, an object, by keyboard.

@@ -52,7 +52,7 @@ function entries(): Entry[] {
     id: "example " + e.name,
     title: e.title || e.name,
     group: e.pack,
-    about: [e.name, e.category, e.description].filter((s) => s && s !== e.title).join(" · "),
+    about: [e.name, e.category, e.description].filter((s) => s && s !== e.title && s.toLowerCase() !== e.pack.toLowerCase()).join(" · "),
     open: async () => {
       const s = await get<State>("examples/" + e.name.split("/").map(encodeURIComponent).join("/"));
       cases.value = "";
@@ -130,7 +130,7 @@ function Examples() {
         ))}
       </ul>
       <p class="quiet" role="status">
-        {found.length === 0 ? "Nothing has these words." : `${found.length} of ${all.length}`}
+        {info.value === null ? "Asking the server …" : found.length === 0 ? "Nothing has these words." : `${found.length} of ${all.length}`}
       </p>
     </Dialog>
   );

@@ -110,7 +110,8 @@ function shown(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value) ?? "";
 }
 
-function Trace({ trace }: { trace: Step[] }) {
+/** Trace leaves out a reason that the verdict has said. */
+function Trace({ trace, said }: { trace: Step[]; said: string }) {
   return (
     <section>
       <h3>Rules</h3>
@@ -123,9 +124,9 @@ function Trace({ trace }: { trace: Step[] }) {
                 <Name of={s} />
                 {s.field ? <code>{s.field}</code> : null}
               </span>
-              <span class="figure">{typeof s.duration === "number" ? time(s.duration) : s.duration}</span>
+              <span class="figure">{s.cost ? time(s.cost) : s.duration}</span>
             </div>
-            {s.reason ? <p class="reason">{s.reason}</p> : null}
+            {s.reason && s.reason !== said ? <p class="reason">{s.reason}</p> : null}
             {s.values?.length ? (
               <dl class="values">
                 {s.values.map((v, j) => (
@@ -143,9 +144,7 @@ function Trace({ trace }: { trace: Step[] }) {
             {s.budget ? (
               <p class="cost">
                 <meter min={0} max={s.budget} value={Math.min(s.cost ?? 0, s.budget)} aria-label={`cost of ${name(s)}`} />
-                <span class="figure">
-                  {time(s.cost ?? 0)} of {time(s.budget)}
-                </span>
+                <span class="figure">of {time(s.budget)}</span>
               </p>
             ) : null}
           </li>
@@ -176,10 +175,12 @@ export function Verdict({ d }: { d: Decision }) {
         <Icon name={sort === "neutral" ? "help" : sort} />
       </span>
       <div>
-        <h3 id="verdict">{title}</h3>
+        <div class="row">
+          <h3 id="verdict">{title}</h3>
+          {d.took ? <span class="figure">{d.took}</span> : null}
+        </div>
         {d.message ? <p class="said">{d.message}</p> : null}
       </div>
-      {d.took ? <span class="figure">{d.took}</span> : null}
     </div>
   );
 }
@@ -203,7 +204,7 @@ function DecisionView({ d }: { d: Decision }) {
       ) : null}
       {d.findings?.length ? <Findings findings={d.findings} /> : null}
       {d.diff ? <Diff diff={d.diff} /> : null}
-      {d.trace?.length ? <Trace trace={d.trace} /> : null}
+      {d.trace?.length ? <Trace trace={d.trace} said={d.message ?? ""} /> : null}
     </>
   );
 }
