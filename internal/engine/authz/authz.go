@@ -54,6 +54,8 @@ type Options struct {
 // mode or matches a protected user. Failed is a policy with a condition that failed. It is Ignored
 // if the policy therefore did not match; otherwise the policy matched.
 type Engine struct {
+	// base has the first places and conditions of an engine beside another; nil in others.
+	base    *Engine
 	matcher Matcher
 	entries []entry
 	// conditions are the conditions of all entries, which refer to them by index: each source is

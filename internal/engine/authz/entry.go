@@ -25,7 +25,7 @@ func (e *Engine) build(rules []*authz.Rule) {
 		for _, c := range conditions {
 			n, known := numbers[c.Source]
 			if !known {
-				n = int32(len(e.conditions))
+				n = int32(e.numbered() + len(e.conditions))
 				numbers[c.Source] = n
 				e.conditions, e.owners = append(e.conditions, c), append(e.owners, owner)
 			}

@@ -93,13 +93,13 @@ func (s *state) explain(ctx context.Context, r *usher.Request) Explanation {
 
 // step determines the outcome of a rule, and adds it to the decision.
 func (s *state) step(ctx context.Context, place int32) Step {
-	entry := &s.engine.entries[place]
+	entry := s.engine.entry(place)
 	step := Step{Rule: entry.Rule, Why: entry.Overlap(&s.query)}
 	applies, err := s.applies(ctx, entry)
 	step.Evaluated = s.evaluated(entry)
 	overruled := false
 	if s.decisive >= 0 {
-		by := s.engine.entries[s.decisive].Policy
+		by := s.engine.entry(s.decisive).Policy
 		overruled = entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect
 	}
 	why := s.engine.unenforced(entry.Policy, &s.query)
@@ -110,7 +110,7 @@ func (s *state) step(ctx context.Context, place int32) Step {
 			s.add(failed(entry, err, true))
 		}
 	case overruled:
-		step.Outcome, step.Why = Overruled, "by "+s.engine.entries[s.decisive].Policy.Place()
+		step.Outcome, step.Why = Overruled, "by "+s.engine.entry(s.decisive).Policy.Place()
 	case why != "":
 		step.Outcome, step.Why = NotEnforced, why
 		s.once(ctx, place, entry)

@@ -63,7 +63,8 @@ func (s *state) leave(g *overrun.Goroutine, r *usher.Request, due time.Time) *st
 	s.left = true
 	next.memo, next.round = slices.Clone(s.memo), s.round
 	if s.working > 0 {
-		what.Policy, what.Rule, what.Retry = s.engine.owners[s.working-1], s.engine.conditions[s.working-1].Name, s.retry
+		c, owner := s.engine.condition(s.working - 1)
+		what.Policy, what.Rule, what.Retry = owner, c.Name, s.retry
 	}
 	turn := s.turn
 	s.mu.Unlock()
@@ -89,7 +90,8 @@ func (s *state) evaluate(ctx context.Context, n int32) (bool, error) {
 	case s.late || ctx.Err() != nil:
 		return false, errTooLong
 	}
-	watch, owner, c := s.engine.options.Overruns, s.engine.owners[n], &s.engine.conditions[n]
+	watch := s.engine.options.Overruns
+	c, owner := s.engine.condition(n)
 	user, namespace := s.query.User.Name, s.query.Namespace.Text
 	retry, err := watch.Allow(owner, c.Name, user, namespace)
 	if err != nil {
@@ -118,5 +120,6 @@ func (s *state) ask(ctx context.Context, n int32) (holds bool, err error) {
 			holds, err = false, fmt.Errorf("panic: %v", r)
 		}
 	}()
-	return s.engine.conditions[n].Predicate.Holds(ctx, &s.query)
+	c, _ := s.engine.condition(n)
+	return c.Predicate.Holds(ctx, &s.query)
 }

@@ -39,7 +39,7 @@ type state struct {
 }
 
 func newState(e *Engine) *state {
-	s := &state{engine: e, memo: make([]memo, len(e.conditions)), round: 1}
+	s := &state{engine: e, memo: make([]memo, e.numbered()+len(e.conditions)), round: 1}
 	s.visit = func(place int32) bool { return s.take(s.ctx, place) }
 	return s
 }
@@ -77,9 +77,9 @@ func (s *state) quick(ctx context.Context, r *usher.Request) (usher.Decision, bo
 
 // take evaluates one rule that matches. It reports whether to continue.
 func (s *state) take(ctx context.Context, place int32) bool {
-	entry := &s.engine.entries[place]
+	entry := s.engine.entry(place)
 	if s.decisive >= 0 {
-		by := s.engine.entries[s.decisive].Policy
+		by := s.engine.entry(s.decisive).Policy
 		if entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect {
 			return false
 		}
@@ -90,7 +90,7 @@ func (s *state) take(ctx context.Context, place int32) bool {
 	if s.pends {
 		return false
 	}
-	return s.decisive < 0 || s.engine.entries[s.decisive].Policy.Effect != authz.Allow && len(s.findings) < most
+	return s.decisive < 0 || s.engine.entry(s.decisive).Policy.Effect != authz.Allow && len(s.findings) < most
 }
 
 // weigh reports whether the policy of an entry applies. If so, its other rules add nothing.
@@ -116,7 +116,7 @@ func (s *state) weigh(ctx context.Context, place int32, entry *entry) bool {
 			return true
 		}
 	} else if s.findings == nil {
-		s.findings = slices.Clone(s.engine.entries[s.decisive].decision.Findings)
+		s.findings = slices.Clone(s.engine.entry(s.decisive).decision.Findings)
 	}
 	s.add(finding)
 	return true
@@ -131,7 +131,7 @@ func (s *state) add(f usher.Finding) {
 func (s *state) decision() usher.Decision {
 	var d usher.Decision
 	if s.decisive >= 0 {
-		d = s.engine.entries[s.decisive].decision
+		d = s.engine.entry(s.decisive).decision
 	}
 	if s.findings != nil {
 		d.Findings = s.findings
@@ -189,7 +189,8 @@ func (s *state) holds(ctx context.Context, n int32) (bool, error) {
 	default:
 		holds, err := s.evaluate(ctx, n)
 		if err != nil {
-			holds, err = false, fmt.Errorf("evaluate %s: %w", s.engine.conditions[n].Source, err)
+			c, _ := s.engine.condition(n)
+			holds, err = false, fmt.Errorf("evaluate %s: %w", c.Source, err)
 		}
 		s.lock()
 		*m = memo{s.round, holds, err}
