@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/internal/audit/queue"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
+	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
@@ -27,6 +28,9 @@ type Options struct {
 	// Engine configures the engines. Overruns is not used: programs of a candidate that do not end are
 	// no reason to suspend those of the policy that it replaces.
 	Engine engine.Options
+	// Access configures the engines for requests to authorize, like Engine; nil if this process authorizes no
+	// requests, so that candidates for authorization policies are not evaluated.
+	Access *authzengine.Options
 	// Foreign says that API servers enforce the admission policies of Kubernetes: exemptions do not
 	// apply to them.
 	Foreign bool
@@ -55,13 +59,19 @@ type set struct {
 	cluster    []*compared
 	namespaces map[string][]*compared
 	// index has the rules of all: most requests concern none.
-	index *index.Index
+	index  *index.Index
+	access access
 }
 
 // New returns an Evaluator without candidates.
 func New(o Options) *Evaluator {
 	e := &Evaluator{options: o, overruns: overrun.New(overrun.Options{}), work: queue.New[string, string, *waiting](), by: map[string]int64{}}
 	e.options.Engine.Overruns = e.overruns
+	if o.Access != nil {
+		own := *o.Access
+		own.Overruns = e.overruns
+		e.options.Access = &own
+	}
 	e.current.Store(&set{})
 	return e
 }
@@ -113,6 +123,7 @@ func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compil
 		next.cluster = append(next.cluster, c)
 	}
 	next.index = index.New(rules)
+	next.access = e.accessOf(next.all, inForce)
 	e.current.Store(next)
 }
 
@@ -185,6 +196,9 @@ func (e *Evaluator) States() []rule.CandidateState {
 
 // concerning returns the candidates that may have something to say about a request.
 func (s *set) concerning(r *usher.Request) []*compared {
+	if r.Phase == usher.Authorize {
+		return s.access.concerning(r)
+	}
 	if s.index == nil || !s.index.MayMatch(r) {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A compared is a version of a candidate, compared with versions of the policies in force.
@@ -24,6 +25,8 @@ type compared struct {
 	affected map[usher.PolicyRef]bool
 	rules    []rule.Rule
 	index    *index.Index
+	// accessWas and accessIs are the rules of its authorization policies, among the affected ones.
+	accessWas, accessIs []*authz.Rule
 	// was decides by the policies in force that it affects, is by those that would be.
 	was, is      usher.Decider
 	notEffective string
@@ -49,7 +52,8 @@ func (e *Evaluator) compare(of *compile.Compiled, beside compile.Beside) *compar
 		}
 	}
 	c.index = index.New(c.rules)
-	c.notEffective = c.ineffective(of.Candidate)
+	c.accessWas, c.accessIs = compile.Access(beside.Was), compile.Access(beside.Is)
+	c.notEffective = c.ineffective(of.Candidate, e.options.Access != nil)
 	return c
 }
 
@@ -66,16 +70,24 @@ func (e *Evaluator) decider(rules []rule.Rule) usher.Decider {
 	return engine.NewEntries(rules, rule.Cover(rules).Entries(), by(rules), by)
 }
 
-func (c *compared) ineffective(of *compile.Candidate) string {
+// Unauthorizing is why a candidate is not evaluated where no requests are authorized.
+const Unauthorizing = "it is about authorization policies, and this server authorizes no requests: nothing is counted"
+
+func (c *compared) ineffective(of *compile.Candidate, authorizes bool) string {
 	replaced := func(object api.Object) bool { return compile.Ref(object) == of.Replaces }
 	switch {
 	case of.Replaces.Name != "" && !slices.ContainsFunc(c.with, replaced):
 		return fmt.Sprintf("spec.replaces: there is no %s in force: the candidate replaces nothing", of.Replaces)
-	case len(c.rules) == 0:
+	case of.Authorizes() && !authorizes:
+		return Unauthorizing
+	case len(c.rules) == 0 && !c.authorizes():
 		return "none of its policies has a rule that decides something, for itself or in force"
 	}
 	return ""
 }
+
+// authorizes reports whether it is about authorization policies, among others.
+func (c *compared) authorizes() bool { return len(c.accessWas)+len(c.accessIs) > 0 }
 
 // holds reports whether c is this candidate, compared with the same versions of the same policies.
 func (c *compared) holds(of *compile.Compiled, beside compile.Beside) bool {

@@ -32,6 +32,10 @@ type waiting struct {
 	queue.Entry
 
 	request *usher.Request
+	// turn is the namespace in whose turn it is evaluated.
+	turn string
+	// only is the verdict that the answer can have besides no opinion; empty for every one.
+	only usher.Verdict
 	// denials are those of other policies than the ones that candidates affect, among others.
 	denials []usher.Finding
 	denied  bool
@@ -55,7 +59,7 @@ func (e *Evaluator) Offer(r *usher.Request, d *usher.Decision) {
 		skipped(concerned)
 		return
 	}
-	e.work.Add(w.request.Namespace, w.request.User.Name, w, queue.Low)
+	e.work.Add(w.turn, w.request.User.Name, w, queue.Low)
 }
 
 // calledToo reports whether API servers call another entry for the request, or none that is for objects.
@@ -67,7 +71,7 @@ func calledToo(r *usher.Request) bool {
 // waitingOf returns a copy of a request, with the bytes of its objects; nil if these are too many. Objects
 // that were decoded are not kept.
 func waitingOf(r *usher.Request, d *usher.Decision) *waiting {
-	w := &waiting{denied: d.Verdict == usher.Deny, bytes: overhead}
+	w := &waiting{turn: r.Namespace, denied: d.Verdict == usher.Deny, bytes: overhead}
 	copied := *r
 	copied.Entry = entryOf(r)
 	for _, object := range []**usher.Object{&copied.Object, &copied.OldObject, &copied.Options} {
@@ -107,8 +111,7 @@ func entryOf(r *usher.Request) string {
 func (e *Evaluator) take(w *waiting) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	namespace := w.request.Namespace
-	if e.bytes+w.bytes > mostBytes || e.by[namespace]+w.bytes > mostOfOne {
+	if e.bytes+w.bytes > mostBytes || e.by[w.turn]+w.bytes > mostOfOne {
 		return false
 	}
 	if w.release = func() {}; e.options.Hold != nil {
@@ -119,7 +122,7 @@ func (e *Evaluator) take(w *waiting) bool {
 		w.release = release
 	}
 	e.bytes += w.bytes
-	e.by[namespace] += w.bytes
+	e.by[w.turn] += w.bytes
 	return true
 }
 
@@ -127,10 +130,9 @@ func (e *Evaluator) take(w *waiting) bool {
 func (e *Evaluator) give(w *waiting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	namespace := w.request.Namespace
 	e.bytes -= w.bytes
-	if e.by[namespace] -= w.bytes; e.by[namespace] <= 0 {
-		delete(e.by, namespace)
+	if e.by[w.turn] -= w.bytes; e.by[w.turn] <= 0 {
+		delete(e.by, w.turn)
 	}
 	w.release()
 }
@@ -155,7 +157,12 @@ func (e *Evaluator) Run(ctx context.Context) {
 
 // evaluate has each candidate evaluated for a request.
 func (e *Evaluator) evaluate(ctx context.Context, w *waiting) {
-	concerned := e.current.Load().concerning(w.request)
+	s := e.current.Load()
+	concerned := s.concerning(w.request)
+	if w.request.Phase == usher.Authorize {
+		e.authorize(ctx, w, s, concerned)
+		return
+	}
 	if e.options.Hold != nil {
 		release, ok := e.options.Hold(w.bytes * decoding)
 		if !ok {

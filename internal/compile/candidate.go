@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/compile/authorization"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A Candidate is what would be in force by a policy candidate.
@@ -19,6 +23,15 @@ type Candidate struct {
 	Policies []Compiled
 	// Replaces is the policy that would not be in force as it is; zero if the candidate names none.
 	Replaces usher.PolicyRef
+}
+
+// Authorizes reports whether the candidate is about authorization policies, among others.
+func (c *Candidate) Authorizes() bool {
+	replaced, _ := api.KindCalled(c.Replaces.Kind)
+	return replaced.Authorizes || slices.ContainsFunc(c.Policies, func(p Compiled) bool {
+		kind, _ := api.KindOf(p.Policy.Object)
+		return kind.Authorizes
+	})
 }
 
 // candidate compiles what a candidate embeds, as if it were written by itself.
@@ -49,6 +62,7 @@ func (o Options) candidate(ctx context.Context, p api.Policy, spec *usherv1alpha
 			continue
 		}
 		compiled := o.compile(ctx, policy)
+		compiled.Problems = append(compiled.Problems, compiled.asCandidate(p)...)
 		compiled.Problems = append(compiled.Problems, asWritten(ctx, policy, compiled.Problems)...)
 		for _, problem := range compiled.Problems {
 			problem.Field = Within(field, problem.Field)
@@ -97,8 +111,6 @@ func Replaces(of usher.PolicyRef, r *usherv1alpha1.CandidateRef) (usher.PolicyRe
 	switch {
 	case !ok || kind.Candidate:
 		p.What, p.Do = fmt.Sprintf("%q is not a kind of policy", r.Kind), "write one such as ClusterObjectPolicy"
-	case kind.Authorizes:
-		p.What, p.Do = ofAccess()
 	case of.Namespace != "" && (!kind.Namespaced || r.Namespace != "" && r.Namespace != of.Namespace):
 		p.What, p.Do = "a PolicyCandidate replaces policies of its own namespace", "write a ClusterPolicyCandidate"
 	case kind.Namespaced && of.Namespace == "" && r.Namespace == "":
@@ -139,16 +151,24 @@ func Unfit(of usher.PolicyRef, kind *api.Kind, namespace string) (what, do strin
 	switch {
 	case kind.Candidate:
 		return "a candidate embeds no candidates", "embed the policies themselves"
-	case kind.Authorizes:
-		return ofAccess()
 	case of.Namespace != "" && (!kind.Namespaced || namespace != of.Namespace):
 		return "a PolicyCandidate is for policies of its own namespace", "write a ClusterPolicyCandidate"
 	}
 	return "", ""
 }
 
-func ofAccess() (what, do string) {
-	return "authorization policies are not evaluated as candidates", "use enforcement: Audit, which counts what the policy would deny"
+// asCandidate has an authorization policy decide as one that is confirmed, and returns what is wrong with one that
+// only files can have in force.
+func (c *Compiled) asCandidate(of api.Policy) []rule.Problem {
+	if len(c.Access) == 0 {
+		return nil
+	}
+	// All its rules have it in common.
+	c.Access[0].Policy.Confirm = time.Time{}
+	if c.Access[0].Policy.Tier == authz.Safeguard && of.Object.GetUID() != "" && of.Position("").File == "" {
+		return []rule.Problem{authorization.NotSafeguard()}
+	}
+	return nil
 }
 
 // asWritten returns what API servers would refuse of a policy of kinitiras that is written: in files it

@@ -1,6 +1,9 @@
 package live
 
 import (
+	"context"
+
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/candidate"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
@@ -10,6 +13,8 @@ import (
 type Candidates struct {
 	// Foreign says that API servers enforce the admission policies of Kubernetes.
 	Foreign bool
+	// Access says that requests are authorized, by [Live.Authorizer].
+	Access bool
 	// Hold takes memory for requests that wait. See [candidate.Options].
 	Hold func(bytes int64) (release func(), ok bool)
 }
@@ -19,7 +24,26 @@ func newCandidates(o *Options) *candidate.Evaluator {
 	if o.Candidates == nil {
 		return nil
 	}
-	return candidate.New(candidate.Options{Facts: o.Facts, Engine: o.Engine, Foreign: o.Candidates.Foreign, Hold: o.Candidates.Hold})
+	options := candidate.Options{Facts: o.Facts, Engine: o.Engine, Foreign: o.Candidates.Foreign, Hold: o.Candidates.Hold}
+	if o.Candidates.Access {
+		options.Access = &o.Access
+	}
+	return candidate.New(options)
+}
+
+// Authorizer returns a Decider that decides as f does, and then has candidates for authorization policies
+// evaluated. only is the verdict that the answers can have besides no opinion; empty for every one.
+func (f *inForce) Authorizer(only usher.Verdict) usher.Decider {
+	if f.candidates == nil {
+		return f
+	}
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		d, err := f.Decide(ctx, r)
+		if err == nil && r.Phase == usher.Authorize {
+			f.candidates.OfferAccess(r, only)
+		}
+		return d, err
+	})
 }
 
 // updateCandidates has the candidates compared with the policies that come into force.
@@ -38,12 +62,18 @@ func (f *inForce) Candidates() []rule.CandidateState {
 	return f.candidates.States()
 }
 
-// unevaluated returns a problem of a candidate where candidates are not evaluated.
+// unevaluated returns a problem of a candidate that is not evaluated here.
 func unevaluated(l *Live, v *version) []rule.Problem {
-	if l.candidates != nil || v.newest.Candidate == nil {
+	p := rule.Problem{Severity: rule.Warning, Field: "kind"}
+	switch of := v.newest.Candidate; {
+	case of == nil:
+		return nil
+	case l.candidates == nil:
+		p.What, p.Do = "this program does not evaluate candidates, so that nothing is counted", "have a server evaluate it, with 'usher serve'"
+	case of.Authorizes() && !l.options.Candidates.Access:
+		p.What, p.Do = candidate.Unauthorizing, "have a server evaluate it that authorizes requests"
+	default:
 		return nil
 	}
-	return []rule.Problem{v.newest.Place(rule.Problem{
-		Severity: rule.Warning, Field: "kind", What: "this program does not evaluate candidates, so that nothing is counted", Do: "have a server evaluate it, with 'usher serve'",
-	})}
+	return []rule.Problem{v.newest.Place(p)}
 }

@@ -33,7 +33,7 @@ type Compared struct {
 
 // CandidateCounts are numbers of decisions; see the status of candidates.
 type CandidateCounts struct {
-	Seen, Skipped, NewlyDenied, NewlyAllowed, Warned, Changed, Errors int64
+	Seen, Skipped, NewlyDenied, NewlyAllowed, Warned, Changed, Errors, NoOpinion int64
 }
 
 // Add returns the sums of two.
@@ -56,7 +56,7 @@ func (c CandidateCounts) Less(other CandidateCounts) CandidateCounts {
 
 // List returns the numbers, in the order of the fields.
 func (c *CandidateCounts) List() []*int64 {
-	return []*int64{&c.Seen, &c.Skipped, &c.NewlyDenied, &c.NewlyAllowed, &c.Warned, &c.Changed, &c.Errors}
+	return []*int64{&c.Seen, &c.Skipped, &c.NewlyDenied, &c.NewlyAllowed, &c.Warned, &c.Changed, &c.Errors, &c.NoOpinion}
 }
 
 // A CandidateCoverage has the requests that candidates are for.

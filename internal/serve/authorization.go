@@ -82,17 +82,18 @@ func (s *Server) authorizationMux(e *endpoint, callers *clientauth.Authenticator
 	mux := http.NewServeMux()
 	for _, endpoint := range []struct {
 		path, suffix string
+		only         usher.Verdict
 		handler      func(usher.Decider, authorization.Options) http.Handler
 	}{
-		{"/authorize", "", authorization.Authorize},
-		{"/authorize/deny", "_deny", authorization.Deny},
-		{"/authorize/allow", "_allow", authorization.Allow},
+		{"/authorize", "", "", authorization.Authorize},
+		{"/authorize/deny", "_deny", usher.Deny, authorization.Deny},
+		{"/authorize/allow", "_allow", usher.Allow, authorization.Allow},
 	} {
 		door, log := "authorization"+endpoint.suffix, s.config.Log
 		if c.Shadow {
 			door, log = "shadow"+endpoint.suffix, log.With("shadow", true)
 		}
-		decider := s.metrics.Wrap(decisionlog.Wrap(recent.Wrap(s.live, s.decisions), log.With("endpoint", endpoint.path)), door)
+		decider := s.metrics.Wrap(decisionlog.Wrap(recent.Wrap(s.live.Authorizer(endpoint.only), s.decisions), log.With("endpoint", endpoint.path)), door)
 		if s.cluster != nil {
 			decider = s.cluster.failing.Wrap(decider)
 		}

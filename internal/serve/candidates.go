@@ -20,7 +20,7 @@ func candidates(states []rule.CandidateState) []metrics.Candidate {
 			continue
 		}
 		all = append(all, metrics.Candidate{Ref: states[i].Ref, Counts: map[string]int64{
-			"seen": n.Seen, "skipped": n.Skipped, "denied": n.NewlyDenied, "allowed": n.NewlyAllowed, "warned": n.Warned, "changed": n.Changed, "error": n.Errors,
+			"seen": n.Seen, "skipped": n.Skipped, "denied": n.NewlyDenied, "allowed": n.NewlyAllowed, "warned": n.Warned, "changed": n.Changed, "error": n.Errors, "no_opinion": n.NoOpinion,
 		}})
 	}
 	return all

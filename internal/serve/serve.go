@@ -162,7 +162,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		Log:              s.config.Log,
 		OnUpdate:         s.observe,
 		KeepSpecs:        !s.config.Rules.WriteSpecs,
-		Candidates:       &live.Candidates{Hold: s.limits.Hold},
+		Candidates:       &live.Candidates{Hold: s.limits.Hold, Access: s.config.Authorization != nil},
 	}
 	if s.cluster != nil {
 		o.Candidates.Foreign = !s.config.Cluster.enforcesAdmission()

@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Denied+",type=integer,JSONPath=`.status.newlyDenied`
 // +kubebuilder:printcolumn:name="Allowed+",type=integer,JSONPath=`.status.newlyAllowed`
 // +kubebuilder:printcolumn:name="Changed",type=integer,JSONPath=`.status.changed`
+// +kubebuilder:printcolumn:name="NoOpinion",type=integer,priority=1,JSONPath=`.status.noOpinion`
 // +kubebuilder:printcolumn:name="Errors",type=integer,JSONPath=`.status.errors`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
 // +kubebuilder:printcolumn:name="Evaluated",type=string,JSONPath=`.status.conditions[?(@.type=="Evaluated")].status`
@@ -54,6 +55,7 @@ type ClusterPolicyCandidateList struct {
 // +kubebuilder:printcolumn:name="Denied+",type=integer,JSONPath=`.status.newlyDenied`
 // +kubebuilder:printcolumn:name="Allowed+",type=integer,JSONPath=`.status.newlyAllowed`
 // +kubebuilder:printcolumn:name="Changed",type=integer,JSONPath=`.status.changed`
+// +kubebuilder:printcolumn:name="NoOpinion",type=integer,priority=1,JSONPath=`.status.noOpinion`
 // +kubebuilder:printcolumn:name="Errors",type=integer,JSONPath=`.status.errors`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
 // +kubebuilder:printcolumn:name="Evaluated",type=string,JSONPath=`.status.conditions[?(@.type=="Evaluated")].status`
@@ -171,7 +173,7 @@ type CandidateCounts struct {
 	// +optional
 	NewlyDenied int64 `json:"newlyDenied"`
 	// NewlyAllowed is how many requests would not be denied that were, by the policies in force that it
-	// affects and by no others.
+	// affects and by no others; and how many requests to authorize would be allowed that were not.
 	// +optional
 	NewlyAllowed int64 `json:"newlyAllowed"`
 	// Warned is how many requests would be answered with another warning or another audit annotation.
@@ -184,6 +186,10 @@ type CandidateCounts struct {
 	// Errors is how many evaluations have failed that do not fail in the policies in force.
 	// +optional
 	Errors int64 `json:"errors"`
+	// NoOpinion is how many requests to authorize would be left to other authorizers, and were allowed
+	// or denied.
+	// +optional
+	NoOpinion int64 `json:"noOpinion"`
 }
 
 // ConditionEvaluated is the condition that every replica evaluates the candidate.

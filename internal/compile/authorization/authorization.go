@@ -23,11 +23,19 @@ func Cluster(ctx context.Context, p *v1alpha1.ClusterAuthorizationPolicy, fromFi
 	c := compilation{budget: cel.Budget{Context: ctx}, policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: p.Name}}}
 	c.policy.Tier = c.tier(p.Spec.Tier)
 	if c.policy.Tier == authz.Safeguard && p.UID != "" && !fromFile {
-		c.fail("spec.tier", "policies of a cluster cannot be in the tier safeguard", "use platform, or put the policy into a file on the server")
+		c.problems = append(c.problems, NotSafeguard())
 	}
 	c.spec(&p.Spec.AuthorizationPolicySpec)
 	c.confirm(p)
 	return c.result()
+}
+
+// NotSafeguard returns the problem of a policy in the tier safeguard that is not from a file.
+func NotSafeguard() rule.Problem {
+	return rule.Problem{
+		Severity: rule.Error, Field: "spec.tier", What: "policies of a cluster cannot be in the tier safeguard",
+		Do: "use platform, or put the policy into a file on the server",
+	}
 }
 
 // Namespaced compiles a policy for its own namespace; one without namespace has no

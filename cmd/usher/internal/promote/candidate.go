@@ -81,6 +81,9 @@ func (c *candidate) counted(out io.Writer) {
 	} {
 		fmt.Fprintf(out, "%8d %s\n", row.n, row.what)
 	}
+	if s.NoOpinion > 0 {
+		fmt.Fprintf(out, "%8d left to other authorizers\n", s.NoOpinion)
+	}
 	if s.Seen == 0 {
 		fmt.Fprintln(out, "it has seen no request, which proves nothing: what it would do is not known")
 	}
