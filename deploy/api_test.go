@@ -87,6 +87,7 @@ func TestAPI(t *testing.T) {
 	roles := []string{
 		"view [usher.dev][auditresults][][get list watch]",
 		"edit [usher.dev][decisions][][get list watch]",
+		"edit [usher.dev][candidatedecisions][][get list watch]",
 		"admin [usher.dev][recordings][][get list watch]",
 	}
 	if len(roles) != len(delegated.Resources()) {

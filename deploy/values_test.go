@@ -138,6 +138,7 @@ func TestEachRightHasItsValue(t *testing.T) {
 		{"by default", "", rightsByDefault, ""},
 		{"callers of the API are asked about, and may get roles", "api.enabled=true", `
 ClusterRole usher-admin: get,list,watch recordings.usher.dev
+ClusterRole usher-edit: get,list,watch candidatedecisions.usher.dev
 ClusterRole usher-edit: get,list,watch decisions.usher.dev
 ClusterRole usher-view: get,list,watch auditresults.usher.dev`, ""},
 		{"one kind is audited", "audit.enabled=true,reports.enabled=false,audit.resources[0].apiGroups={example.com},audit.resources[0].resources={widgets}", "ClusterRole usher: list,watch widgets.example.com", ""},

@@ -4,13 +4,13 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/queue"
 	"github.com/usher-dev/usher/internal/compile"
 	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	authzindex "github.com/usher-dev/usher/internal/index/authz"
-	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
@@ -91,7 +91,7 @@ func (e *Evaluator) OfferAccess(r *usher.Request, only usher.Verdict) {
 	if !s.access.concerns(r) {
 		return
 	}
-	w := &waiting{request: r, only: only, turn: turnOf(&r.User), bytes: sizeOf(r)}
+	w := &waiting{request: r, at: time.Now(), only: only, turn: turnOf(&r.User), bytes: sizeOf(r)}
 	if w.bytes > largest || !e.take(w) {
 		skipped(s.concerning(r))
 		return
@@ -144,7 +144,7 @@ func (e *Evaluator) authorize(ctx context.Context, w *waiting, s *set, concerned
 			skipped([]*compared{c})
 			continue
 		}
-		c.countAccess(w, &was, &is)
+		e.countAccess(c, w, &was, &is)
 	}
 }
 
@@ -157,27 +157,28 @@ func decided(ctx context.Context, by usher.Decider, r *usher.Request) (usher.Dec
 }
 
 // countAccess counts how decisions about a request to authorize differ.
-func (c *compared) countAccess(w *waiting, was, is *usher.Decision) {
+func (e *Evaluator) countAccess(c *compared, w *waiting, was, is *usher.Decision) {
 	said := func(d *usher.Decision) usher.Verdict {
 		if w.only != "" && d.Verdict != w.only {
 			return usher.NoOpinion
 		}
 		return d.Verdict
 	}
-	c.count(func(n *rule.CandidateCounts) {
-		n.Seen++
-		switch before, now := said(was), said(is); {
-		case before == now:
-		case now == usher.Deny:
-			n.NewlyDenied++
-		case now == usher.Allow:
-			n.NewlyAllowed++
-		default:
-			n.NoOpinion++
+	before, now := said(was), said(is)
+	answer := *is
+	answer.Verdict = now
+	e.counts(c, w, &answer, func(kind string) bool {
+		switch kind {
+		case "denied":
+			return before != now && now == usher.Deny
+		case "allowed":
+			return before != now && now == usher.Allow
+		case "noOpinion":
+			return before != now && now == usher.NoOpinion
+		case "failing":
+			return c.fails(is) && !c.fails(was)
 		}
-		if c.fails(is) && !c.fails(was) {
-			n.Errors++
-		}
+		return false
 	})
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 	// Foreign says that API servers enforce the admission policies of Kubernetes: exemptions do not
 	// apply to them.
 	Foreign bool
+	// Differs, which may be nil, gets each decision that differs, one after the other. It must not wait, nor change
+	// what it gets.
+	Differs func(*rule.CandidateDifference)
 	// Hold takes memory for requests that wait, without waiting for it, and returns what releases it;
 	// nil takes none.
 	Hold func(bytes int64) (release func(), ok bool)

@@ -32,6 +32,8 @@ type waiting struct {
 	queue.Entry
 
 	request *usher.Request
+	// at is when it was answered.
+	at time.Time
 	// turn is the namespace in whose turn it is evaluated.
 	turn string
 	// only is the verdict that the answer can have besides no opinion; empty for every one.
@@ -71,7 +73,7 @@ func calledToo(r *usher.Request) bool {
 // waitingOf returns a copy of a request, with the bytes of its objects; nil if these are too many. Objects
 // that were decoded are not kept.
 func waitingOf(r *usher.Request, d *usher.Decision) *waiting {
-	w := &waiting{turn: r.Namespace, denied: d.Verdict == usher.Deny, bytes: overhead}
+	w := &waiting{at: time.Now(), turn: r.Namespace, denied: d.Verdict == usher.Deny, bytes: overhead}
 	copied := *r
 	copied.Entry = entryOf(r)
 	for _, object := range []**usher.Object{&copied.Object, &copied.OldObject, &copied.Options} {
@@ -172,14 +174,14 @@ func (e *Evaluator) evaluate(ctx context.Context, w *waiting) {
 		defer release()
 	}
 	for _, c := range concerned {
-		if len(e.overruns.State().Late) > 0 || !c.evaluate(ctx, w) {
+		if len(e.overruns.State().Late) > 0 || !e.evaluateOne(ctx, c, w) {
 			skipped([]*compared{c})
 		}
 	}
 }
 
-// evaluate counts how decisions differ. It is false if that took too long.
-func (c *compared) evaluate(ctx context.Context, w *waiting) bool {
+// evaluateOne counts how the decisions of one candidate differ. It is false if that took too long.
+func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	was, err := c.was.Decide(ctx, w.request)
@@ -195,18 +197,37 @@ func (c *compared) evaluate(ctx context.Context, w *waiting) bool {
 	}
 	others := c.others(w)
 	differences := diff.Between(diff.Of(&others, &was), diff.Of(&others, &is))
+	differs := func(kind string) bool {
+		return slices.ContainsFunc(differences, func(d diff.Difference) bool { return string(d.Kind) == kind })
+	}
+	if others.Verdict == usher.Deny {
+		is.Verdict = usher.Deny
+	}
+	e.counts(c, w, &is, differs)
+	return true
+}
+
+// counts counts a decision of a candidate, and passes it on if it differs.
+func (e *Evaluator) counts(c *compared, w *waiting, is *usher.Decision, differs func(kind string) bool) {
+	var kinds []string
 	c.count(func(n *rule.CandidateCounts) {
 		n.Seen++
-		for _, kind := range []struct {
-			is diff.Kind
-			n  *int64
-		}{{diff.Denied, &n.NewlyDenied}, {diff.Allowed, &n.NewlyAllowed}, {diff.Warned, &n.Warned}, {diff.Changed, &n.Changed}, {diff.Failing, &n.Errors}} {
-			if slices.ContainsFunc(differences, func(d diff.Difference) bool { return d.Kind == kind.is }) {
-				*kind.n++
+		numbers := map[string]*int64{
+			"failing": &n.Errors, "denied": &n.NewlyDenied, "changed": &n.Changed, "warned": &n.Warned, "allowed": &n.NewlyAllowed, "noOpinion": &n.NoOpinion,
+		}
+		for _, kind := range rule.Differences() {
+			if differs(kind) {
+				kinds = append(kinds, kind)
+				*numbers[kind]++
 			}
 		}
 	})
-	return true
+	if len(kinds) == 0 || e.options.Differs == nil {
+		return
+	}
+	said := *is
+	said.Findings = slices.DeleteFunc(slices.Clone(is.Findings), func(f usher.Finding) bool { return !c.affected[f.Policy] })
+	e.options.Differs(&rule.CandidateDifference{Candidate: c.of.Ref, Request: w.request, At: w.at, Decision: said, Kinds: kinds})
 }
 
 // ran reports whether a policy that the candidate affects has decided something.

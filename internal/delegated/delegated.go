@@ -40,6 +40,8 @@ const (
 const (
 	// Decisions are the recent decisions: requests, and the outcomes of policies.
 	Decisions = "decisions"
+	// CandidateDecisions are recent decisions of policy candidates that differ from those of the policies in force.
+	CandidateDecisions = "candidatedecisions"
 	// AuditResults are what policies say of objects that exist.
 	AuditResults = "auditresults"
 	// Recordings are requests as they came, with the objects that users wrote.
@@ -47,7 +49,7 @@ const (
 )
 
 // Resources are all resources.
-func Resources() []string { return []string{Decisions, AuditResults, Recordings} }
+func Resources() []string { return []string{Decisions, CandidateDecisions, AuditResults, Recordings} }
 
 // Verbs are the verbs of every resource.
 func Verbs() []string { return []string{"get", "list", "watch"} }

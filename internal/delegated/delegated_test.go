@@ -57,6 +57,7 @@ func TestAccessTellsTheCallersOwnRights(t *testing.T) {
 	about := func(decisions, audits []string) []delegated.ResourceAccess {
 		return []delegated.ResourceAccess{
 			{Group: "usher.dev", Name: "decisions", Served: true, Verbs: decisions},
+			{Group: "usher.dev", Name: "candidatedecisions", Verbs: []string{}},
 			{Group: "usher.dev", Name: "auditresults", Verbs: audits},
 			{Group: "usher.dev", Name: "recordings", Verbs: []string{}},
 		}

@@ -15,6 +15,8 @@ type Candidates struct {
 	Foreign bool
 	// Access says that requests are authorized, by [Live.Authorizer].
 	Access bool
+	// Differs gets each decision that differs. See [candidate.Options].
+	Differs func(*rule.CandidateDifference)
 	// Hold takes memory for requests that wait. See [candidate.Options].
 	Hold func(bytes int64) (release func(), ok bool)
 }
@@ -24,7 +26,7 @@ func newCandidates(o *Options) *candidate.Evaluator {
 	if o.Candidates == nil {
 		return nil
 	}
-	options := candidate.Options{Facts: o.Facts, Engine: o.Engine, Foreign: o.Candidates.Foreign, Hold: o.Candidates.Hold}
+	options := candidate.Options{Facts: o.Facts, Engine: o.Engine, Foreign: o.Candidates.Foreign, Hold: o.Candidates.Hold, Differs: o.Candidates.Differs}
 	if o.Candidates.Access {
 		options.Access = &o.Access
 	}

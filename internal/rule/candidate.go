@@ -59,6 +59,24 @@ func (c *CandidateCounts) List() []*int64 {
 	return []*int64{&c.Seen, &c.Skipped, &c.NewlyDenied, &c.NewlyAllowed, &c.Warned, &c.Changed, &c.Errors, &c.NoOpinion}
 }
 
+// A CandidateDifference is a decision of a candidate that differs from that of the policies in force.
+type CandidateDifference struct {
+	Candidate usher.PolicyRef
+	Request   *usher.Request
+	// At is when the request was decided, and Decision what the candidate would decide. Its findings are those of
+	// policies that it affects.
+	At       time.Time
+	Decision usher.Decision
+	// Kinds are words of [Differences].
+	Kinds []string
+}
+
+// Differences returns the words for how decisions differ, the worst first. Of requests to authorize, allowed
+// means that they were not allowed, and noOpinion that they were allowed or denied.
+func Differences() []string {
+	return []string{"failing", "denied", "changed", "warned", "allowed", "noOpinion"}
+}
+
 // A CandidateCoverage has the requests that candidates are for.
 type CandidateCoverage struct {
 	// Cluster is for those that are for all namespaces, Namespaced for those of Namespaces, sorted.

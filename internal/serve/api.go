@@ -28,8 +28,9 @@ func (s *Server) newAPI(c *API) (*endpoint, error) {
 	api, err := delegated.New(delegated.Options{
 		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences,
 		Handlers: map[string]http.Handler{
-			delegated.Decisions:    decisions.New(s.decisions),
-			delegated.AuditResults: auditapi.New(s.cluster.audit.API()),
+			delegated.Decisions:          decisions.New(s.decisions, "DecisionList"),
+			delegated.CandidateDecisions: decisions.New(s.differences, "CandidateDecisionList"),
+			delegated.AuditResults:       auditapi.New(s.cluster.audit.API()),
 		},
 		Answered: s.metrics.APIRequest, Refused: refused(s.metrics, "api", delegated.Reasons()), Log: s.config.Log,
 	})
@@ -37,7 +38,7 @@ func (s *Server) newAPI(c *API) (*endpoint, error) {
 		return nil, fmt.Errorf("serve API: %w", err)
 	}
 	// Streams end first: clients resume at another replica.
-	e := &endpoint{name: "api", port: "API", callers: api, ending: s.decisions.End}
+	e := &endpoint{name: "api", port: "API", callers: api, ending: func() { s.decisions.End(); s.differences.End() }}
 	if err := s.open(e, c.Address); err != nil {
 		return nil, err
 	}

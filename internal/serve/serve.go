@@ -51,8 +51,9 @@ type Server struct {
 	cluster *clusterRuntime
 	// readers lets those callers through who may read names; nil if there is no cluster to say who may.
 	readers *delegated.Guard
-	// decisions has the last decisions; nil if nobody can read them.
-	decisions  *recent.Ring
+	// decisions has the last decisions, differences those of candidates that differ; nil if nobody can read them.
+	decisions, differences *recent.Ring
+
 	protection *protection
 	limits     *limit.Limiter
 	evaluation *evaluation
@@ -110,9 +111,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.evaluation = newEvaluation(&s.config, s.metrics)
+	s.keepDecisions()
 	s.live = s.newLive(s.policies(facts))
 	s.showCounts()
-	s.keepDecisions()
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
 	}
@@ -164,6 +165,9 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		KeepSpecs:        !s.config.Rules.WriteSpecs,
 		Candidates:       &live.Candidates{Hold: s.limits.Hold, Access: s.config.Authorization != nil},
 	}
+	if s.differences != nil {
+		o.Candidates.Differs = s.differences.Differs
+	}
 	if s.cluster != nil {
 		o.Candidates.Foreign = !s.config.Cluster.enforcesAdmission()
 		o.Access.Scope, o.May, o.Places = s.cluster.discovery.Scope, s.cluster.may, live.Places(s.cluster.resolver.Resource)
@@ -182,8 +186,12 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 // keepDecisions keeps the last decisions if there is somebody to read them.
 func (s *Server) keepDecisions() {
 	if s.config.API != nil {
-		s.decisions = &recent.Ring{}
-		s.metrics.Recent(s.decisions.Subscribers)
+		s.decisions, s.differences = &recent.Ring{}, &recent.Ring{}
+		s.metrics.Recent(func() (subscribers int, lost uint64) {
+			n, ofDecisions := s.decisions.Subscribers()
+			more, ofCandidates := s.differences.Subscribers()
+			return n + more, ofDecisions + ofCandidates
+		})
 	}
 }
 

@@ -132,8 +132,8 @@ func TestAPIAsksTheCluster(t *testing.T) {
 	const all = `["get","list","watch"]`
 	access := func(where, audits, decisions, recordings string) string {
 		return fmt.Sprintf(`{"user":"system:serviceaccount:%s:default"%s,"resources":[{"group":"usher.dev","name":"decisions","served":true,"verbs":%s},`+
-			`{"group":"usher.dev","name":"auditresults","served":true,"verbs":%s},{"group":"usher.dev","name":"recordings","served":false,"verbs":%s}]}`,
-			namespace, where, decisions, audits, recordings)
+			`{"group":"usher.dev","name":"candidatedecisions","served":true,"verbs":%s},{"group":"usher.dev","name":"auditresults","served":true,"verbs":%s},{"group":"usher.dev","name":"recordings","served":false,"verbs":%s}]}`,
+			namespace, where, decisions, decisions, audits, recordings)
 	}
 	inside := fmt.Sprintf(`,"namespace":%q`, namespace)
 	expect := func(what, path, token string, code int, says string) {

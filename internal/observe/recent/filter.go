@@ -30,7 +30,7 @@ func Outcomes() []Outcome { return []Outcome{Denied, Changed, Failed, Warned, Ex
 type Filter struct {
 	// Namespace is that of the requests.
 	Namespace string
-	// Outcomes are alternatives.
+	// Outcomes are alternatives. Of decisions of candidates, they are those that differ.
 	Outcomes []Outcome
 	// Policy is the name of a policy, or NAMESPACE/NAME, either of them with KIND/ before it. It
 	// selects the decisions in which a rule of it made a difference.
@@ -128,6 +128,9 @@ func names(text string, p usher.PolicyRef) bool {
 }
 
 func (k *kept) has(o Outcome) bool {
+	if k.differences != 0 && o != Exempted {
+		return k.differs(o)
+	}
 	switch o {
 	case Denied:
 		return verdicts[k.verdict] == string(usher.Deny)

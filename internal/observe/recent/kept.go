@@ -56,6 +56,9 @@ type kept struct {
 	phase   uint8
 	verdict uint8
 	flags   flags
+	// differences says how the decision of a candidate differs, by bits. If it does, the first rule names the
+	// candidate.
+	differences uint8
 	// share is where it goes when it is no longer among the last ones of all.
 	share uint8
 }
@@ -130,10 +133,14 @@ func indexOf(words []string, word string) uint8 {
 // keep returns what is kept of a decision; nil if that is nothing. Texts are copied: those of
 // requests are parts of their bodies.
 func keep(r *usher.Request, d *usher.Decision, err error, start time.Time) *kept {
-	verdict := verdictOf(d, err)
-	if r.Access != nil && verdict == 0 && !differ(d.Findings) {
+	if r.Access != nil && verdictOf(d, err) == 0 && !differ(d.Findings) {
 		return nil
 	}
+	return keepAny(r, d, err, start)
+}
+
+// keepAny is keep for every decision.
+func keepAny(r *usher.Request, d *usher.Decision, err error, start time.Time) *kept {
 	all := [texts]string{
 		uid: r.UID, operation: string(r.Operation), group: r.Kind.Group, version: r.Kind.Version, kind: r.Kind.Kind, resource: r.Resource.Resource,
 		subresource: r.Subresource, namespace: r.Namespace, name: r.Name, userName: r.User.Name,
@@ -142,7 +149,7 @@ func keep(r *usher.Request, d *usher.Decision, err error, start time.Time) *kept
 		all[operation], all[path] = r.Access.Verb, r.Access.Path
 	}
 	k := copied(&all)
-	k.at, k.took, k.code, k.verdict = start.UnixNano(), int64(time.Since(start)), int16(d.Code), verdict
+	k.at, k.took, k.code, k.verdict = start.UnixNano(), int64(time.Since(start)), int16(d.Code), verdictOf(d, err)
 	k.phase, k.flags = indexOf(phases, string(r.Phase)), flagsOf(r, d)
 	k.addRules(d.Findings)
 	return k
@@ -303,6 +310,16 @@ func (k *kept) decision() *Decision {
 	if group := text(group); group != "" {
 		d.APIVersion = group + "/" + d.APIVersion
 	}
+	rules := k.rules
+	if k.differences != 0 {
+		of := rules[0].rule.Value().policy
+		d.Candidate, rules = &of, rules[1:]
+		for i, kind := range differences {
+			if k.differences&(1<<i) != 0 {
+				d.Differences = append(d.Differences, kind)
+			}
+		}
+	}
 	names := k.names
 	take := func(n uint8) (all []string) {
 		for _, handle := range names[:n] {
@@ -311,7 +328,7 @@ func (k *kept) decision() *Decision {
 		names = names[n:]
 		return all
 	}
-	for _, r := range k.rules {
+	for _, r := range rules {
 		ref := r.rule.Value()
 		d.Rules = append(d.Rules, Rule{
 			Policy: ref.policy, Rule: ref.rule, Outcome: usher.Outcome(outcomes[r.outcome]), Ignored: r.ignored,

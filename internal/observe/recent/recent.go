@@ -35,6 +35,10 @@ type Decision struct {
 	// are.
 	Rules   []Rule `json:"rules,omitempty"`
 	Omitted int    `json:"omitted,omitempty"`
+	// Candidate is the policy candidate that would decide so, and Differences are how that differs from the
+	// policies in force, the worst first. Decisions that were made have neither.
+	Candidate   *usher.PolicyRef `json:"candidate,omitempty"`
+	Differences []string         `json:"differences,omitempty"`
 
 	line atomic.Pointer[[]byte]
 }

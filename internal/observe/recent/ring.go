@@ -45,9 +45,12 @@ type Ring struct {
 // Add adds a decision. It never waits.
 func (r *Ring) Add(request *usher.Request, d *usher.Decision, err error, start time.Time) {
 	k := keep(request, d, err, start)
-	if k == nil {
-		return
+	if k != nil {
+		r.add(request, k)
 	}
+}
+
+func (r *Ring) add(request *usher.Request, k *kept) {
 	k.share = shareOf(request)
 	k.sequence = r.next.Add(1) - 1
 	r.store(k)

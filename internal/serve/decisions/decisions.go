@@ -33,15 +33,17 @@ const (
 // API that [delegated] guards.
 type API struct {
 	ring *recent.Ring
+	// kind is that of the list.
+	kind string
 	// process distinguishes the sequence numbers of this process from those of others.
 	process string
 	// writeTimeout is the constant, except in tests.
 	writeTimeout time.Duration
 }
 
-// New returns an API for the decisions of a ring.
-func New(ring *recent.Ring) *API {
-	return &API{ring: ring, process: rand.Text(), writeTimeout: writeTimeout}
+// New returns an API for the decisions of a ring, which are a list of the kind.
+func New(ring *recent.Ring, kind string) *API {
+	return &API{ring: ring, kind: kind, process: rand.Text(), writeTimeout: writeTimeout}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -84,7 +86,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, filter *recent.Filter
 	}
 	out := &paced{w: w, control: http.NewResponseController(w), timeout: a.writeTimeout}
 	out.end, _ = r.Context().Deadline()
-	out.printf(`{"apiVersion":"usher.dev/v1","kind":"DecisionList","items":[`)
+	out.printf(`{"apiVersion":"usher.dev/v1","kind":%q,"items":[`, a.kind)
 	end := a.ring.Next()
 	cursor := a.ring.Last(last, filter)
 	separator, missed := "", uint64(0)

@@ -22,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/delegated/delegatedtest"
 	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve/decisions"
 )
 
@@ -30,6 +31,19 @@ func TestDecisionsAreGuarded(t *testing.T) {
 	ring := &recent.Ring{}
 	decided(ring, "shop", "web", usher.Allowed())
 	delegatedtest.Run(t, delegated.Decisions, decisions.NewTimed(ring, time.Minute))
+}
+
+// TestCandidateDecisionsAreGuarded: those of candidates are behind a right of their own.
+func TestCandidateDecisionsAreGuarded(t *testing.T) {
+	t.Parallel()
+	ring := &recent.Ring{}
+	for _, namespace := range []string{"shop", "lab"} {
+		ring.Differs(&rule.CandidateDifference{
+			Candidate: usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, At: time.Now(), Kinds: []string{"denied"},
+			Request: &usher.Request{Phase: usher.Validate, Namespace: namespace, Name: "web"}, Decision: usher.Decision{Verdict: usher.Deny},
+		})
+	}
+	delegatedtest.Run(t, delegated.CandidateDecisions, decisions.New(ring, "CandidateDecisionList"))
 }
 
 func decided(ring *recent.Ring, namespace, name string, d usher.Decision) {

@@ -9,7 +9,7 @@ import (
 
 // NewTimed serves the decisions of a ring to readers that take no longer than the timeout.
 func NewTimed(ring *recent.Ring, timeout time.Duration) http.Handler {
-	a := New(ring)
+	a := New(ring, "DecisionList")
 	a.writeTimeout = timeout
 	return a
 }

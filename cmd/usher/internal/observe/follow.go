@@ -18,12 +18,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
-	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
 const (
-	resource = delegated.Decisions
 	// silence is how long a stream may have nothing to say, not even that there is nothing new, which
 	// replicas say every 15 s.
 	silence = 45 * time.Second
@@ -64,7 +62,7 @@ type listed struct {
 func (f *watchFlags) list(ctx context.Context, r *replica.Replica) (list listed, err error) {
 	query := f.query()
 	query.Set("last", strconv.Itoa(f.last))
-	response, err := r.Get(ctx, replica.Path(f.namespace, resource), query, nil)
+	response, err := r.Get(ctx, replica.Path(f.namespace, f.resource()), query, nil)
 	if err != nil {
 		return list, err
 	}
@@ -115,7 +113,7 @@ func (f *follower) run(ctx context.Context) {
 		case !lost:
 			lost = true
 			notice := fmt.Sprintf("lost: %v; trying again", err)
-			if hint := replica.Hint(err, "watch", resource, f.flags.namespace); hint != "" {
+			if hint := replica.Hint(err, "watch", f.flags.resource(), f.flags.namespace); hint != "" {
 				notice += "; " + hint
 			}
 			f.tell(ctx, item{notice: notice})
@@ -175,7 +173,7 @@ func (f *follower) connect(ctx context.Context, connected func()) (served bool, 
 		// Nothing that has not been shown is too old.
 		query.Del("since")
 	}
-	response, err := f.replica.Get(ctx, replica.Path(f.flags.namespace, resource), query, header)
+	response, err := f.replica.Get(ctx, replica.Path(f.flags.namespace, f.flags.resource()), query, header)
 	if err != nil {
 		return false, err
 	}

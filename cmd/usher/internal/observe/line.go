@@ -95,6 +95,9 @@ func (p *printer) line(i item) string {
 }
 
 func (p *printer) verdict(d *recent.Decision) (word, colour string) {
+	if d.Candidate != nil {
+		return p.difference(d)
+	}
 	switch d.Verdict {
 	case string(usher.Deny):
 		return "denied", p.palette.Red
@@ -104,6 +107,26 @@ func (p *printer) verdict(d *recent.Decision) (word, colour string) {
 		return "error", p.palette.Red
 	}
 	return "no op.", p.palette.Faint
+}
+
+// difference says how the decision of a candidate differs.
+func (p *printer) difference(d *recent.Decision) (word, colour string) {
+	colour = p.palette.Yellow
+	for i, kind := range d.Differences {
+		switch {
+		case kind == "noOpinion":
+			kind = "no op."
+		case i == 0 && (kind == "denied" || kind == "failing"):
+			colour = p.palette.Red
+		case i == 0 && kind == "allowed":
+			colour = p.palette.Green
+		}
+		if i > 0 {
+			word += ","
+		}
+		word += printable.Line(kind) + "+"
+	}
+	return word, colour
 }
 
 // what names what a request is about.
@@ -151,6 +174,9 @@ func marks(d *recent.Decision) (all []string) {
 // policiesOf names the policies that made a difference, the first ones if there are more.
 func policiesOf(d *recent.Decision) (names string, more bool) {
 	var all []string
+	if d.Candidate != nil {
+		all = append(all, printable.Line(d.Candidate.String()))
+	}
 	for _, r := range d.Rules {
 		if name := printable.Line(r.Policy.String()); !slices.Contains(all, name) {
 			all = append(all, name)
@@ -186,12 +212,33 @@ func (p *printer) explain(i item) string {
 	if d.Omitted > 0 {
 		fmt.Fprintf(&b, "    and %s\n", cli.Count(d.Omitted, "more rule", "more rules"))
 	}
+	if d.Candidate != nil {
+		return b.String() + p.suggestion(d)
+	}
 	took := time.Duration(d.TookSeconds * float64(time.Second)).Round(time.Microsecond)
 	more := fmt.Sprintf("took %s, uid %s, replica %s", took, printable.Line(d.UID), printable.Line(i.replica))
 	if d.Code != 0 {
 		more = fmt.Sprintf("code %d, ", d.Code) + more
 	}
 	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, "with messages and values: "+whole(d)) + "\n"
+}
+
+// suggestion returns the command that exempts an object that a candidate would deny; empty if there is none.
+func (p *printer) suggestion(d *recent.Decision) string {
+	if !slices.Contains(d.Differences, "denied") || d.Phase == string(usher.Authorize) || d.Name == "" || d.Operation == string(usher.Delete) {
+		return ""
+	}
+	kind, namespaced := "clusterpolicycandidate", ""
+	if d.Candidate.Namespace != "" {
+		kind, namespaced = "policycandidate", " -n "+quote(d.Candidate.Namespace)
+	}
+	of := ""
+	if d.Namespace != "" && d.Kind != "Namespace" {
+		of = " -n " + quote(d.Namespace)
+	}
+	text := "kubectl get " + kind + " " + quote(d.Candidate.Name) + namespaced + ` -o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | ` +
+		"usher exempt --from-cluster " + quote(strings.ToLower(d.Kind)+"/"+d.Name) + of + " -p - --if-denied --reason WHY --owner WHO"
+	return "    " + cli.Paint(p.palette.Faint, "exempt it: "+text) + "\n"
 }
 
 // whole returns the command that explains such a decision.

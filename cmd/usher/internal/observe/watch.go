@@ -14,6 +14,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -30,6 +31,8 @@ type watchFlags struct {
 	slower    cli.Duration
 	once      bool
 	explain   bool
+	// candidates shows decisions of candidates that differ, instead of those that are made.
+	candidates bool
 
 	output cli.OutputFlag
 	color  cli.ColorFlag
@@ -59,13 +62,18 @@ only those are there about which a policy said something.
 --since begins with what replicas keep of the last minutes or hours, and says how far back
 that goes: replicas keep a number of decisions, and none over a restart.
 
-You need the right to watch decisions.usher.dev: in all namespaces, or in one, with -n. The
+With --candidates it shows the decisions of policy candidates that differ from those of the
+policies in force: the request would be denied (denied+), and was not, and so on. Then
+--denied and the like select these, and --policy names a candidate or one of its policies.
+
+You need the right to watch decisions.usher.dev, or candidatedecisions.usher.dev: in all namespaces, or in one, with -n. The
 credentials are the client certificate of the kubeconfig, a token of a ServiceAccount
 (--service-account), or a token in a file (--token-file).`,
 		Example: `  usher watch
   usher watch --denied -n shop --explain
   usher watch --since 15m --slower-than 500ms
   usher watch --failed --policy require-team
+  usher watch --candidates --denied -n shop --explain
   usher watch --user jane --kind Deployment --last 1000 --once
   usher watch -o json | jq -r 'select(.verdict == "deny") | .user'`,
 		Args: cobra.NoArgs,
@@ -90,6 +98,7 @@ credentials are the client certificate of the kubeconfig, a token of a ServiceAc
 	flags.Var(&f.slower, "slower-than", "show only decisions that took longer than this, as in 100ms")
 	flags.BoolVar(&f.once, "once", false, "show the past decisions and exit")
 	flags.BoolVar(&f.explain, "explain", false, "show what each rule did that made a difference, and how to explain the whole decision")
+	flags.BoolVar(&f.candidates, "candidates", false, "show what policy candidates would decide otherwise, instead of the decisions that are made")
 	f.output.Register(cmd, "line", "json")
 	f.color.Register(cmd)
 	cli.Endless(cmd)
@@ -110,6 +119,14 @@ func outcomeUsage(o recent.Outcome) string {
 		return "show requests to which an exemption applied"
 	}
 	return ""
+}
+
+// resource is what is shown, of the API of servers.
+func (f *watchFlags) resource() string {
+	if f.candidates {
+		return delegated.CandidateDecisions
+	}
+	return delegated.Decisions
 }
 
 func (f *watchFlags) validate(cmd *cobra.Command) error {
@@ -227,7 +244,7 @@ func (f *watchFlags) explained(r *replica.Replica, err error) error {
 	if f.once {
 		verb = "list"
 	}
-	if hint := replica.Hint(err, verb, resource, f.namespace); hint != "" {
+	if hint := replica.Hint(err, verb, f.resource(), f.namespace); hint != "" {
 		return fmt.Errorf("%s: %w; %s", r.Name, err, hint)
 	}
 	return fmt.Errorf("%s: %w", r.Name, err)

@@ -65,6 +65,7 @@ func newReplica(t *testing.T) *replica {
 		}
 	}
 	mux.HandleFunc("GET /usher/v1/decisions", serve)
+	mux.HandleFunc("GET /usher/v1/candidatedecisions", serve)
 	mux.HandleFunc("GET /usher/v1/namespaces/shop/decisions", serve)
 	r.server = httptest.NewTLSServer(mux)
 	t.Cleanup(func() { r.server.CloseClientConnections(); r.server.Close() })
@@ -257,6 +258,7 @@ func TestWatchDenied(t *testing.T) {
 		{"all namespaces", nil, "User cannot watch; name a namespace with -n"},
 		{"a namespace", []string{"-n", "shop"}, "grant you watch on decisions.usher.dev in namespace shop"},
 		{"without following", []string{"--once"}, "grant you list on decisions.usher.dev"},
+		{"of candidates", []string{"--candidates", "--once"}, "grant you list on candidatedecisions.usher.dev"},
 		{"not a namespace", []string{"-n", "Shop\x1b[31m"}, `-n Shop\x1b[31m: not the name of a namespace`},
 		{"a time to come", []string{"--since=-5m"}, "expected a duration such as 15m"},
 		{"too many", []string{"--last", "9999"}, "--last 9999: expected a number from 0 to 8192"},
@@ -326,6 +328,60 @@ func TestWatchLines(t *testing.T) {
 	r.stream().write <- decision("p-0", 0, denied) + current
 	w.out.wait(t, "ObjectPolicy shop/c, 2 more: --explain names them\n")
 	w.end()
+}
+
+// TestWatchCandidates: how decisions of candidates differ, and the command that exempts an object.
+func TestWatchCandidates(t *testing.T) {
+	t.Parallel()
+	of := func(namespace, name string, differences ...string) *recent.Decision {
+		kind := "Cluster"
+		if namespace != "" {
+			kind = ""
+		}
+		return &recent.Decision{
+			Request: recent.Request{Phase: "validate", Operation: "CREATE", APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: name, User: "ann"}, Verdict: "deny",
+			Candidate: &usher.PolicyRef{Kind: kind + "PolicyCandidate", Namespace: namespace, Name: "c"}, Differences: differences,
+			Rules: []recent.Rule{{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "tags"}, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0]"}}},
+		}
+	}
+	access := &recent.Decision{
+		Request: recent.Request{Phase: "authorize", Operation: "get", Resource: "secrets", Name: "x", Namespace: "shop", User: "jane"}, Verdict: "deny",
+		Candidate: &usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, Differences: []string{"noOpinion"},
+	}
+	r := newReplica(t)
+	w := watch(t, "secret", []*replica{r}, "--candidates", "--explain", "--denied")
+	s := r.stream()
+	for i, d := range []*recent.Decision{of("", "web; rm -rf ~", "denied"), of("shop", "web", "failing", "denied"), of("", "", "allowed"), access} {
+		s.write <- decision(fmt.Sprint("p-", i), i, d)
+	}
+	s.write <- current
+	w.out.wait(t, "no op.+")
+	w.end()
+	var got []string
+	for line := range strings.Lines(w.out.String()) {
+		if _, rest, ok := strings.Cut(line, "12:00:"); ok {
+			line = rest[len("00.000 "):]
+		}
+		got = append(got, strings.TrimSpace(line))
+	}
+	const command = `-o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | usher exempt --from-cluster `
+	want := []string{
+		"denied+ CREATE Deployment shop/web; rm -rf ~ ann ClusterPolicyCandidate c, ClusterObjectPolicy tags",
+		"ClusterObjectPolicy tags spec.validations: rejected by spec.validations[0]",
+		"exempt it: kubectl get clusterpolicycandidate c " + command + "'deployment/web; rm -rf ~' -n shop -p - --if-denied --reason WHY --owner WHO",
+		"failing+,denied+ CREATE Deployment shop/web ann PolicyCandidate shop/c, ClusterObjectPolicy tags",
+		"ClusterObjectPolicy tags spec.validations: rejected by spec.validations[0]",
+		"exempt it: kubectl get policycandidate c -n shop " + command + "deployment/web -n shop -p - --if-denied --reason WHY --owner WHO",
+		"allowed+ CREATE Deployment shop/(new) ann ClusterPolicyCandidate c, ClusterObjectPolicy tags",
+		"ClusterObjectPolicy tags spec.validations: rejected by spec.validations[0]",
+		"no op.+ get secrets shop/x jane ClusterPolicyCandidate c",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if s.query != "last=100&outcome=denied&watch=true" {
+		t.Errorf("asked for %s", s.query)
+	}
 }
 
 // TestWatchJSON: programs get an object a line, also of what was lost.

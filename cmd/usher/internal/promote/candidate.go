@@ -84,9 +84,21 @@ func (c *candidate) counted(out io.Writer) {
 	if s.NoOpinion > 0 {
 		fmt.Fprintf(out, "%8d left to other authorizers\n", s.NoOpinion)
 	}
+	if s.NewlyDenied > 0 {
+		fmt.Fprintf(out, "         show the denied ones, and how to exempt them: %s\n", c.shown())
+	}
 	if s.Seen == 0 {
 		fmt.Fprintln(out, "it has seen no request, which proves nothing: what it would do is not known")
 	}
+}
+
+// shown returns the command that shows what would be newly denied.
+func (c *candidate) shown() string {
+	command := "usher watch --candidates --denied --explain --once --policy " + c.ref.Kind + "/"
+	if c.ref.Namespace != "" {
+		return command + c.ref.Namespace + "/" + c.ref.Name + " -n " + c.ref.Namespace
+	}
+	return command + c.ref.Name
 }
 
 // reasons returns why a candidate is not promoted.

@@ -134,6 +134,7 @@ const counts = `ClusterPolicyCandidate c: counted since 2026-01-01T00:00:00Z
        0 answered with other warnings
        0 changed otherwise
        0 errors
+         show the denied ones, and how to exempt them: usher watch --candidates --denied --explain --once --policy ClusterPolicyCandidate/c
 `
 
 func rows() []row {
