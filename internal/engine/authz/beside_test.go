@@ -54,7 +54,7 @@ func TestBeside(t *testing.T) {
 		for _, n := range append(numbers, random.IntN(6)) {
 			leftOut[policy(fmt.Sprint(n), 0, 0).Ref] = true
 		}
-		all := scan(slices.Concat(slices.DeleteFunc(slices.Clone(base), func(r *authz.Rule) bool { return leftOut[r.Policy.Ref] }), other))
+		all := slices.Concat(slices.DeleteFunc(slices.Clone(base), func(r *authz.Rule) bool { return leftOut[r.Policy.Ref] }), other)
 		authz.Sort(all)
 		was := engine.New(base, engine.Options{})
 		beside, whole := was.Beside(leftOut, other), engine.New(all, engine.Options{})

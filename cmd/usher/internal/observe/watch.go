@@ -38,13 +38,7 @@ type watchFlags struct {
 	color  cli.ColorFlag
 }
 
-// Watch returns usher watch.
-func Watch(s cli.Streams) *cobra.Command {
-	var f watchFlags
-	cmd := &cobra.Command{
-		Use:   "watch",
-		Short: "Show decisions as they are made: who wrote what, and what policies did about it",
-		Long: `Watch shows the last decisions of all replicas, then each new one, in the order of time.
+const watchLong = `Watch shows the last decisions of all replicas, then each new one, in the order of time.
 It shows names and never contents: requests, users, policies and their rules.
 
 Decisions that differ in nothing but their times, such as those about a controller that tries
@@ -68,7 +62,15 @@ policies in force: the request would be denied (denied+), and was not, and so on
 
 You need the right to watch decisions.usher.dev, or candidatedecisions.usher.dev: in all namespaces, or in one, with -n. The
 credentials are the client certificate of the kubeconfig, a token of a ServiceAccount
-(--service-account), or a token in a file (--token-file).`,
+(--service-account), or a token in a file (--token-file).`
+
+// Watch returns usher watch.
+func Watch(s cli.Streams) *cobra.Command {
+	var f watchFlags
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Show decisions as they are made: who wrote what, and what policies did about it",
+		Long:  watchLong,
 		Example: `  usher watch
   usher watch --denied -n shop --explain
   usher watch --since 15m --slower-than 500ms
