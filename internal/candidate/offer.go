@@ -8,6 +8,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/queue"
 	"github.com/usher-dev/usher/internal/impact/diff"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -174,7 +175,7 @@ func (e *Evaluator) evaluate(ctx context.Context, w *waiting) {
 		defer release()
 	}
 	for _, c := range concerned {
-		if len(e.overruns.State().Late) > 0 || !e.evaluateOne(ctx, c, w) {
+		if c.overdue(e.overruns.State().Late) || !e.evaluateOne(ctx, c, w) {
 			skipped([]*compared{c})
 		}
 	}
@@ -228,6 +229,15 @@ func (e *Evaluator) counts(c *compared, w *waiting, is *usher.Decision, differs 
 	said := *is
 	said.Findings = slices.DeleteFunc(slices.Clone(is.Findings), func(f usher.Finding) bool { return !c.affected[f.Policy] })
 	e.options.Differs(&rule.CandidateDifference{Candidate: c.of.Ref, Request: w.request, At: w.at, Decision: said, Kinds: kinds})
+}
+
+// mostLate is how many evaluations may be late at once before none begins.
+const mostLate = 4
+
+// overdue reports whether an evaluation of policies that the candidate affects has not ended, or too many others
+// have not. One candidate does not stop all.
+func (c *compared) overdue(late []overrun.Overrun) bool {
+	return len(late) >= mostLate || slices.ContainsFunc(late, func(o overrun.Overrun) bool { return o.Policy == (usher.PolicyRef{}) || c.affected[o.Policy] })
 }
 
 // ran reports whether a policy that the candidate affects has decided something.
