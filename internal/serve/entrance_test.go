@@ -206,7 +206,10 @@ func TestPathsAreNeverTold(t *testing.T) {
 		return true, nil, apierrors.NewBadRequest(`webhooks[0].clientConfig.url: Invalid value: ` + string(patch))
 	})
 	f.apply(t, overrides, strings.Replace(label("two"), "kind: Pod", "kind: ConfigMap", 1))
-	h.eventually("the error is shown", func() bool { return strings.Contains(h.get("/readyz?verbose"), "Invalid value") })
+	h.eventually("the error is shown, and first what fails", func() bool {
+		page := h.get("/readyz?verbose")
+		return strings.Contains(page, "Invalid value") && strings.HasPrefix(page, "failing: registration")
+	})
 	for _, page := range []string{"/readyz?verbose", "/healthz"} {
 		_, _ = io.WriteString(&said, h.get(page))
 	}
