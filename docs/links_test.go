@@ -161,7 +161,7 @@ func walkFiles(t *testing.T, f func(path, text string)) {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "try"):
+		case entry.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "try" || name == "node_modules"):
 			return fs.SkipDir
 		case entry.IsDir():
 			return nil

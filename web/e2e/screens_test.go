@@ -66,7 +66,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestDocument writes the pictures of docs/console.md to the folder SCREENSHOTS.
+// TestDocument writes the pictures of the page for its document to the folder SCREENSHOTS.
 func TestDocument(t *testing.T) {
 	folder := os.Getenv("SCREENSHOTS")
 	if folder == "" {
