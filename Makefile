@@ -188,7 +188,7 @@ release-dry-run: ## build what a release contains, for this platform, without pu
 	@$(RELEASE) build --snapshot --clean --single-target
 	@$(HELM) package deploy/helm/usher --destination dist
 	@$(MAKE) --no-print-directory supply
-	@cd tools/supply && $(GO) test -count=1 -run TestPublishedModule . -args -install
+	@cd tools/supply && $(GO) test -count=1 -timeout 60m -run TestPublishedModule . -args -install
 
 .PHONY: supply
 supply: ## write OCI layouts of image and chart, the krew manifest and the provenance of what is built in dist
