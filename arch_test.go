@@ -224,6 +224,8 @@ var mayImport = []struct {
 	// What reads files of objects, policies or cases finds them the same way.
 	{"internal/manifest", nil},
 	{"internal/graceful", []string{"internal/limit"}},
+	// A page for the user of this machine, and its API. What it answers comes from its caller.
+	{"internal/console", []string{"internal/graceful", "internal/manifest", "internal/printable"}},
 	// What requests may take of the server's memory, slots and connections; the doors charge for what they decode.
 	{"internal/limit", []string{"internal/memory"}},
 	{"internal/memory", nil},

@@ -167,7 +167,7 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 	seen := map[string]map[usher.Outcome]bool{}
 	parts := newParts(s.policy)
 	for _, c := range s.cases {
-		decision, err := c.decided(ctx)
+		decision, err := c.Decide(ctx)
 		if err != nil {
 			return Coverage{}, fmt.Errorf("cover %s: case %s: %w", s.compiled.Ref, c.Name, err)
 		}
@@ -227,8 +227,8 @@ func (s *subject) rules(ctx context.Context) []rule.Rule {
 	return slices.DeleteFunc(all, func(r rule.Rule) bool { return r.Policy != s.compiled.Ref })
 }
 
-// decided returns the decision on the request of the case.
-func (c *Case) decided(ctx context.Context) (usher.Decision, error) {
+// Decide returns the decision on the request of the case.
+func (c *Case) Decide(ctx context.Context) (usher.Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 	defer cancel()
 	s, err := c.prepare(ctx)

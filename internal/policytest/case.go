@@ -10,6 +10,7 @@ package policytest
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -138,4 +139,34 @@ func (c *Case) recorded() bool { return c.Class != "" }
 // effect.
 func (e *Expect) expectsEffect() bool {
 	return !e.Unchanged && (e.PatchedObject != nil || len(e.Fields) > 0)
+}
+
+// With returns the case with these policies: each replaces one with its name. A case without policies gets all of them.
+// It returns false if the case has none with such a name.
+func (c *Case) With(policies []map[string]any) (*Case, bool) {
+	changed := *c
+	changed.Policies, changed.PolicyFiles, changed.files, changed.memo = slices.Clone(c.Policies), nil, nil, newMemo()
+	if len(c.Policies) == 0 {
+		changed.Policies = policies
+		return &changed, true
+	}
+	replaced := false
+	for i, old := range changed.Policies {
+		for _, policy := range policies {
+			if identity(old) == identity(policy) {
+				changed.Policies[i], replaced = policy, true
+			}
+		}
+	}
+	return &changed, replaced
+}
+
+// identity is the kind, the namespace and the name of a policy.
+func identity(policy map[string]any) [3]string {
+	metadata, _ := policy["metadata"].(map[string]any)
+	var of [3]string
+	of[0], _ = policy["kind"].(string)
+	of[1], _ = metadata["namespace"].(string)
+	of[2], _ = metadata["name"].(string)
+	return of
 }

@@ -46,7 +46,7 @@ func (t Test) WithLimits(l rule.Limits) Test {
 	}
 	c := *t.admission
 	c.Limits = l
-	return c.test()
+	return c.Test()
 }
 
 // WithRoles returns the test with what answers about access by roles and bindings: see [Case.Roles].
@@ -56,7 +56,7 @@ func (t Test) WithRoles(roles func(objects []map[string]any) (usher.Decider, err
 	}
 	c := *t.admission
 	c.Roles = roles
-	return c.test()
+	return c.Test()
 }
 
 // WithTimeout returns the test with a limit of the time that each rule and policy may take, and after
@@ -68,7 +68,7 @@ func (t Test) WithTimeout(timeout time.Duration) Test {
 	}
 	c := *t.admission
 	c.timeout = timeout
-	return c.test()
+	return c.Test()
 }
 
 // Run finds out whether the test holds. Several tests can run at the same time.

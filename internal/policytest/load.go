@@ -69,7 +69,7 @@ var caseFormat = format{
 		if err != nil {
 			return nil, err
 		}
-		return []Test{c.test()}, nil
+		return []Test{c.Test()}, nil
 	},
 }
 

@@ -79,7 +79,7 @@ func (s *subject) coverBinding(ctx context.Context, i int, binding map[string]an
 func (s *subject) involved(ctx context.Context, c *Case, binding map[string]any) (bool, error) {
 	policy := runtime.DeepCopyJSON(s.policy)
 	policy["spec"].(map[string]any)["bindings"] = []any{binding} //nolint:forcetypeassert // It has bindings.
-	d, err := s.with(c, policy).decided(ctx)
+	d, err := s.with(c, policy).Decide(ctx)
 	return slices.ContainsFunc(d.Findings, func(f usher.Finding) bool {
 		return f.Policy == s.compiled.Ref && f.Outcome != usher.Skipped
 	}), err
@@ -88,11 +88,11 @@ func (s *subject) involved(ctx context.Context, c *Case, binding map[string]any)
 // changes reports whether a case has another patch with another policy.
 func (s *subject) changes(ctx context.Context, policy map[string]any) (bool, error) {
 	for _, c := range s.cases {
-		with, err := c.decided(ctx)
+		with, err := c.Decide(ctx)
 		if err != nil {
 			return false, err
 		}
-		without, err := s.with(c, policy).decided(ctx)
+		without, err := s.with(c, policy).Decide(ctx)
 		if err != nil {
 			return false, err
 		}

@@ -48,7 +48,7 @@ type Report struct {
 
 // Run decides the request of the case and compares the answer. It listens on a loopback
 // port while it runs if the case has HTTP stubs. Several cases can run at the same time.
-func (c *Case) Run(ctx context.Context) Report { return c.test().Run(ctx) }
+func (c *Case) Run(ctx context.Context) Report { return c.Test().Run(ctx) }
 
 // RunStrictly is like Run. A case that expects that a request is allowed, for which there is no policy, is returned as
 // one that says so: it would not be vacuous.
@@ -64,7 +64,8 @@ func (c *Case) RunStrictly(ctx context.Context) (*Case, Report) {
 	return c, c.Run(ctx)
 }
 
-func (c *Case) test() Test {
+// Test returns the test of the case.
+func (c *Case) Test() Test {
 	return Test{Name: c.Name, File: c.File, Skip: c.Skip, timeout: c.timeout, faults: c.faults, admission: c}
 }
 

@@ -12,7 +12,7 @@ import (
 type question struct {
 	params  documentParams
 	raw     json.RawMessage
-	content *content
+	content *assist.Content
 	service *assist.Service
 	// found is what is wrong with the text, as far as it has been checked.
 	found []assist.Diagnostic
@@ -38,14 +38,14 @@ func (q *question) ask(ctx context.Context, answer func(context.Context, *questi
 	return answer(ctx, q)
 }
 
-func (q *question) offset() int { return q.content.offset(q.params.Position) }
+func (q *question) offset() int { return q.content.Offset(q.params.Position) }
 
 func hovered(ctx context.Context, q *question) any {
-	h, ok := q.service.Hover(ctx, q.content.text, q.offset())
+	h, ok := q.service.Hover(ctx, q.content.Text, q.offset())
 	if !ok {
 		return nil
 	}
-	return hover{markup{"markdown", h.Text}, q.content.span(h.Range)}
+	return hover{markup{"markdown", h.Text}, q.content.Span(h.Range)}
 }
 
 // The kinds of completions in the protocol.
@@ -64,10 +64,10 @@ func kindOf(k assist.CompletionKind) int {
 
 func completed(ctx context.Context, q *question) any {
 	list := completionList{Items: []completionItem{}}
-	for i, c := range q.service.Complete(ctx, q.content.text, q.offset()) {
+	for i, c := range q.service.Complete(ctx, q.content.Text, q.offset()) {
 		item := completionItem{
 			Label: c.Label, Kind: kindOf(c.Kind), Detail: c.Detail, FilterText: c.Label, SortText: fmt.Sprintf("%03d", i),
-			TextEdit: edit{q.content.span(c.Range), c.Insert},
+			TextEdit: edit{q.content.Span(c.Range), c.Insert},
 		}
 		if c.Text != "" {
 			item.Documentation = &markup{"markdown", c.Text}
@@ -78,11 +78,11 @@ func completed(ctx context.Context, q *question) any {
 }
 
 func defined(_ context.Context, q *question) any {
-	at, ok := q.service.Definition(q.content.text, q.offset())
+	at, ok := q.service.Definition(q.content.Text, q.offset())
 	if !ok {
 		return nil
 	}
-	return location{q.params.TextDocument, q.content.span(at)}
+	return location{q.params.TextDocument, q.content.Span(at)}
 }
 
 func corrected(_ context.Context, q *question) any {
@@ -91,7 +91,7 @@ func corrected(_ context.Context, q *question) any {
 	if json.Unmarshal(q.raw, &p) != nil {
 		return all
 	}
-	from, to := q.content.offset(p.Range.Start), q.content.offset(p.Range.End)
+	from, to := q.content.Offset(p.Range.Start), q.content.Offset(p.Range.End)
 	for i := range q.found {
 		d := &q.found[i]
 		fix := d.Fix
@@ -100,7 +100,7 @@ func corrected(_ context.Context, q *question) any {
 		}
 		all = append(all, codeAction{
 			Title: fix.Title, Kind: "quickfix", IsPreferred: true, Diagnostics: []diagnostic{diagnosticOf(q.content, d)},
-			Edit: workspaceEdit{map[string][]edit{q.params.TextDocument.URI: {{q.content.span(fix.Range), fix.Insert}}}},
+			Edit: workspaceEdit{map[string][]edit{q.params.TextDocument.URI: {{q.content.Span(fix.Range), fix.Insert}}}},
 		})
 	}
 	return all

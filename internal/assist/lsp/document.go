@@ -20,7 +20,7 @@ type document struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	content *content
+	content *assist.Content
 	version int
 	// refused is why nothing of the text is kept; empty if it is.
 	refused string
@@ -87,7 +87,7 @@ func (s *server) closeAll() {
 }
 
 // content returns the text of a file, and what is known to be wrong with it; nil if it is not open.
-func (s *server) content(uri string) (*content, []assist.Diagnostic) {
+func (s *server) content(uri string) (*assist.Content, []assist.Diagnostic) {
 	s.mu.Lock()
 	d := s.documents[uri]
 	s.mu.Unlock()
@@ -109,7 +109,7 @@ func (d *document) set(version int, text string) {
 		text, refused = "", fmt.Sprintf("the file has %d bytes, and is not checked: at most %d are; split it", size, largestText)
 	}
 	d.mu.Lock()
-	d.content, d.version, d.refused, d.found = newContent(text), version, refused, nil
+	d.content, d.version, d.refused, d.found = assist.NewContent(text), version, refused, nil
 	d.stop()
 	d.mu.Unlock()
 	select {
@@ -145,7 +145,7 @@ func (d *document) check(ctx context.Context, s *server, file *assist.File) {
 	content, version, refused := d.content, d.version, d.refused
 	d.stop = stop
 	d.mu.Unlock()
-	found, err := file.Check(ctx, content.text)
+	found, err := file.Check(ctx, content.Text)
 	if err != nil || ctx.Err() != nil {
 		return
 	}
@@ -171,12 +171,12 @@ func (d *document) check(ctx context.Context, s *server, file *assist.File) {
 // mostDiagnostics limits what is published about a file.
 const mostDiagnostics = 1000
 
-func diagnosticOf(c *content, d *assist.Diagnostic) diagnostic {
+func diagnosticOf(c *assist.Content, d *assist.Diagnostic) diagnostic {
 	severity := 2
 	if d.Severity == rule.Error {
 		severity = 1
 	}
-	return diagnostic{Range: c.span(d.Range), Severity: severity, Source: "usher", Message: d.Message}
+	return diagnostic{Range: c.Span(d.Range), Severity: severity, Source: "usher", Message: d.Message}
 }
 
 // nameOf returns the name of a file, by which it is YAML or JSON.

@@ -1,19 +1,12 @@
 package lsp
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/usher-dev/usher/internal/assist"
+)
 
 // The part of the Language Server Protocol 3.17 that is used. Positions are in units of UTF-16.
-
-type position struct {
-	Line      uint `json:"line"`
-	Character uint `json:"character"`
-}
-
-// A span is a Range of the protocol.
-type span struct {
-	Start position `json:"start"`
-	End   position `json:"end"`
-}
 
 type identifier struct {
 	URI string `json:"uri"`
@@ -35,22 +28,22 @@ type changeParams struct {
 		Version int `json:"version"`
 	} `json:"textDocument"`
 	ContentChanges []struct {
-		Range *span  `json:"range,omitempty"`
-		Text  string `json:"text"`
+		Range *assist.Span `json:"range,omitempty"`
+		Text  string       `json:"text"`
 	} `json:"contentChanges"`
 }
 
 // documentParams are those of all requests about a document; those without a position have none.
 type documentParams struct {
-	TextDocument identifier `json:"textDocument"`
-	Position     position   `json:"position"`
+	TextDocument identifier      `json:"textDocument"`
+	Position     assist.Position `json:"position"`
 }
 
 type diagnostic struct {
-	Range    span   `json:"range"`
-	Severity int    `json:"severity"`
-	Source   string `json:"source"`
-	Message  string `json:"message"`
+	Range    assist.Span `json:"range"`
+	Severity int         `json:"severity"`
+	Source   string      `json:"source"`
+	Message  string      `json:"message"`
 }
 
 type diagnosticsParams struct {
@@ -66,13 +59,13 @@ type markup struct {
 }
 
 type hover struct {
-	Contents markup `json:"contents"`
-	Range    span   `json:"range"`
+	Contents markup      `json:"contents"`
+	Range    assist.Span `json:"range"`
 }
 
 type edit struct {
-	Range   span   `json:"range"`
-	NewText string `json:"newText"`
+	Range   assist.Span `json:"range"`
+	NewText string      `json:"newText"`
 }
 
 type completionItem struct {
@@ -102,11 +95,11 @@ type cancelParams struct {
 type location struct {
 	identifier
 
-	Range span `json:"range"`
+	Range assist.Span `json:"range"`
 }
 
 type codeActionParams struct {
-	Range span `json:"range"`
+	Range assist.Span `json:"range"`
 }
 
 type codeAction struct {

@@ -23,8 +23,19 @@ import (
 type Flags struct {
 	Files      []string
 	AllowLocal bool
+	// NoHTTP has no policy call HTTP services.
+	NoHTTP bool
 
 	objects []map[string]any
+}
+
+// OfText returns flags as if a file had the objects of a text.
+func OfText(text string) (Flags, error) {
+	trees, err := object.Decode([]byte(text))
+	if err != nil {
+		return Flags{}, fmt.Errorf("facts: %w", err)
+	}
+	return Flags{objects: trees}, nil
 }
 
 // Register adds the flags.
@@ -90,8 +101,11 @@ func (f *Flags) Kinds(others ...map[string]any) (*kind.Set, error) {
 
 // From returns a resolver of all facts: objects, HTTP services, and what users may do.
 func (f *Flags) From(objects fact.Resolver, access usher.Decider) fact.Resolver {
-	remote := facthttp.New(facthttp.Options{AllowLocal: f.AllowLocal})
-	return fact.Resolvers{fact.Objects: objects, fact.Requests: remote, fact.Questions: fact.Access(access)}
+	all := fact.Resolvers{fact.Objects: objects, fact.Questions: fact.Access(access)}
+	if !f.NoHTTP {
+		all[fact.Requests] = facthttp.New(facthttp.Options{AllowLocal: f.AllowLocal})
+	}
+	return all
 }
 
 // FromCluster returns a resolver of the facts of a cluster.

@@ -24,6 +24,7 @@ import (
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
+	"github.com/usher-dev/usher/source"
 )
 
 // A Set is policies without errors, compiled.
@@ -39,6 +40,12 @@ type Set struct {
 func None(flags *Limits) (Set, error) {
 	compiler, err := flags.Compiler()
 	return Set{compiler: compiler}, err
+}
+
+// CheckedBy returns the set with a checker that is asked before a policy is compiled.
+func (p Set) CheckedBy(c compile.Checker) Set {
+	p.compiler.Options.Checker, p.compiler.Options.Depth = c, compile.Trying
+	return p
 }
 
 // setOf returns the set of compiled policies, of which API servers enforce some themselves.
@@ -129,6 +136,18 @@ func (p Set) After(cmd *cobra.Command, s cli.Streams, paths []string) (Set, erro
 	if err != nil {
 		return Set{}, err
 	}
+	after, errs, err := p.AfterText(cmd.Context(), set)
+	if err != nil {
+		return Set{}, err
+	}
+	if len(errs) > 0 {
+		return Set{}, invalid(cmd, s, errs)
+	}
+	return after, nil
+}
+
+// AfterText is [Set.After] for policies that have been read. It returns their errors instead of a set if there are any.
+func (p Set) AfterText(ctx context.Context, set source.Set) (Set, []rule.Problem, error) {
 	before := map[usher.PolicyRef]*compile.Compiled{}
 	for i := range p.compiled {
 		before[p.compiled[i].Ref] = &p.compiled[i]
@@ -139,14 +158,15 @@ func (p Set) After(cmd *cobra.Command, s cli.Streams, paths []string) (Set, erro
 			compiled[i] = *same
 			continue
 		}
-		if compiled[i], err = p.compiler.Policy(cmd.Context(), policy); err != nil {
-			return Set{}, err
+		var err error
+		if compiled[i], err = p.compiler.Policy(ctx, policy); err != nil {
+			return Set{}, nil, err
 		}
 	}
 	if errs := rule.Errors(bounded.Problems(set, compiled)); len(errs) > 0 {
-		return Set{}, invalid(cmd, s, errs)
+		return Set{}, errs, nil
 	}
-	return setOf(p.compiler, compiled, nil), nil
+	return setOf(p.compiler, compiled, nil), nil, nil
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {

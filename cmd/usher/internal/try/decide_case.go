@@ -28,14 +28,20 @@ func (f *decideFlags) validateCase() error {
 	return nil
 }
 
-// printCases writes the decisions as cases, one for each phase in which a rule matched.
+// printCases writes the decisions as cases, one for each phase in which a rule matched. They name the files of the
+// policies.
 func (f *decideFlags) printCases(w io.Writer, report *decideReport) error {
+	return f.writeCases(w, report, caseHeader, func(c *policytest.Case) { c.PolicyFiles = f.policyFiles() })
+}
+
+// writeCases writes the decisions as cases, to which give gives the policies.
+func (f *decideFlags) writeCases(w io.Writer, report *decideReport, header string, give func(*policytest.Case)) error {
 	facts, err := f.facts.Objects()
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString(caseHeader)
+	b.WriteString(header)
 	written := 0
 	for i := range report.Decisions {
 		cases, err := report.Decisions[i].cases()
@@ -43,7 +49,8 @@ func (f *decideFlags) printCases(w io.Writer, report *decideReport) error {
 			return fmt.Errorf("%s: %w", report.Decisions[i].File, err)
 		}
 		for _, c := range cases {
-			c.PolicyFiles, c.Objects = f.policyFiles(), slices.Concat(report.Decisions[i].read, facts)
+			give(c)
+			c.Objects = slices.Concat(report.Decisions[i].read, facts)
 			text, err := printable.YAML(c)
 			if err != nil {
 				return fmt.Errorf("encode case: %w", err)

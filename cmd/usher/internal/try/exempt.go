@@ -264,7 +264,7 @@ func (f *exemptFlags) cases() ([]decided, error) {
 	}
 	all := make([]decided, len(cases))
 	for i, c := range cases {
-		c.Limits, c.Roles = limits, roles
+		c.Limits, c.Roles = limits, Roles
 		all[i] = decided{about: c.Name, decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
 			return decideCase(ctx, c, more)
 		}}

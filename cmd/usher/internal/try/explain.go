@@ -197,7 +197,7 @@ func (f *explainFlags) explainCases(ctx context.Context, report *explainReport, 
 }
 
 func (f *explainFlags) explainCase(ctx context.Context, report *explainReport, c *policytest.Case) error {
-	c.Roles = roles
+	c.Roles = Roles
 	setup, err := c.Setup(ctx)
 	if err != nil {
 		return err

@@ -40,11 +40,16 @@ func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	if err != nil {
 		return nil, err
 	}
-	f.known = slices.Concat(objects.Trees(inputs), objects.Trees(olds))
 	who, err := f.user.User()
 	if err != nil {
 		return nil, err
 	}
+	return f.requestsOf(inputs, olds, who)
+}
+
+// requestsOf returns the requests about objects that have been read, made by a user.
+func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) ([]Question, error) {
+	f.known = slices.Concat(objects.Trees(inputs), objects.Trees(olds))
 	questions := make([]Question, 0, len(inputs))
 	for _, in := range inputs {
 		if in.Review != nil {

@@ -101,7 +101,7 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 	var cases []policytest.Test
 	for _, c := range all {
 		if wanted.MatchString(c.Name) {
-			cases = append(cases, c.WithLimits(allowed).WithRoles(roles).WithTimeout(limits.Timeout()))
+			cases = append(cases, c.WithLimits(allowed).WithRoles(Roles).WithTimeout(limits.Timeout()))
 		}
 	}
 	if len(cases) == 0 {
@@ -110,8 +110,8 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 	return cases, nil
 }
 
-// roles answers about access by the roles and bindings among objects.
-func roles(objects []map[string]any) (usher.Decider, error) { return authz.Server(objects) }
+// Roles answers about access by the roles and bindings among objects.
+func Roles(objects []map[string]any) (usher.Decider, error) { return authz.Server(objects) }
 
 // runCases runs cases on all processors and returns the results in the cases' order.
 func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []policytest.Report {

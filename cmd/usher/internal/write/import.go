@@ -114,15 +114,8 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return err
 	}
 	o := convert.Options{Kinds: kind.Recorded().With(defined), Enforce: f.enforce, Partial: f.partial, Limits: limits}
-	imports, err := policies.Within(cmd.Context(), f.limits.Timeout(), "import policies", func(ctx context.Context) ([]convert.Import, error) {
-		imports := f.policies(ctx, found, o)
-		convert.Distinct(imports)
-		return imports, nil
-	})
+	imports, err := f.imports(cmd.Context(), found, o)
 	if err != nil {
-		return err
-	}
-	if err := f.sound(cmd.Context(), imports, o); err != nil {
 		return err
 	}
 	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]proof.Row, error) {
@@ -141,6 +134,19 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return cli.ErrNegative
 	}
 	return nil
+}
+
+// imports converts policies.
+func (f *importFlags) imports(ctx context.Context, found []convert.Foreign, o convert.Options) ([]convert.Import, error) {
+	imports, err := policies.Within(ctx, f.limits.Timeout(), "import policies", func(ctx context.Context) ([]convert.Import, error) {
+		imports := f.policies(ctx, found, o)
+		convert.Distinct(imports)
+		return imports, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return imports, f.sound(ctx, imports, o)
 }
 
 // read returns the objects of the other engine, and the other ones, of files or of a cluster.

@@ -49,23 +49,32 @@ The exit status is 0 if the editor has ended the server as the protocol says, an
 }
 
 func (f *lspFlags) run(cmd *cobra.Command, s cli.Streams) error {
-	compiler, err := f.limits.Compiler()
-	if err != nil {
-		return err
-	}
-	try, defined, err := newTrial(f.files, nil)
-	if err != nil {
-		return err
-	}
 	// Whatever a file says, it is tried where it can be stopped.
 	workers := worker.New(worker.Options{Workers: 1})
 	defer workers.Close()
 	workers.Hold()
-	compiler.Options.Checker, compiler.Options.Depth = isolated.New(workers, isolated.Options{}), compile.Trying
-	service := assist.New(assist.Options{
+	service, err := Assistant(f.files, &f.limits, isolated.New(workers, isolated.Options{}))
+	if err != nil {
+		return err
+	}
+	return lsp.Serve(cmd.Context(), s.In, cli.Pipe(s.Out), service, cli.BuildVersion().Version)
+}
+
+// Assistant returns what helps editors with policies within limits, which a checker tries before they are compiled. Files
+// are those of objects and CustomResourceDefinitions.
+func Assistant(files []string, limits *policies.Limits, checker compile.Checker) (*assist.Service, error) {
+	compiler, err := limits.Compiler()
+	if err != nil {
+		return nil, err
+	}
+	try, defined, err := newTrial(files, nil)
+	if err != nil {
+		return nil, err
+	}
+	compiler.Options.Checker, compiler.Options.Depth = checker, compile.Trying
+	return assist.New(assist.Options{
 		Checker: func() assist.Checker { return check.NewSession(compiler, try) },
 		Kinds:   func() *kind.Set { return kind.Recorded().With(defined) },
 		Types:   slices.Collect(maps.Values(scheme.Scheme.AllKnownTypes())),
-	})
-	return lsp.Serve(cmd.Context(), s.In, cli.Pipe(s.Out), service, cli.BuildVersion().Version)
+	}), nil
 }

@@ -1,0 +1,195 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/cmd/usher/internal/try"
+	"github.com/usher-dev/usher/cmd/usher/internal/write"
+	"github.com/usher-dev/usher/internal/assist"
+	"github.com/usher-dev/usher/internal/console"
+	"github.com/usher-dev/usher/internal/lang/worker"
+)
+
+// A bench is what the page works with.
+type bench struct {
+	version  string
+	folder   *console.Folder
+	writable bool
+	// opened is what the page begins with; nil for nothing.
+	opened *console.State
+
+	limits    policies.Limits
+	workers   *worker.Pool
+	attempts  *try.Attempter
+	assistant *assist.Service
+
+	// mu is for writing, which is for one goroutine at a time.
+	mu      sync.Mutex
+	writing *assist.File
+}
+
+func (b *bench) routes() []console.Route {
+	return []console.Route{
+		console.Get("info", "", "What there is: the folder with its files, and examples", b.info),
+		console.Get("examples/{name}", "name", "A policy of the library, with a request that it is for", b.example),
+		console.Get("opened", "", "The state that the console was opened with", b.open),
+		console.Get("file", "path", "A file of the folder", b.file),
+		console.Post("decide", console.Heavy, "What the policies do with the request, and why", b.decide),
+		console.Post("diagnose", console.Heavy, "What is wrong with policies", b.diagnose),
+		console.Post("complete", console.Light, "What can be written at a place", b.complete),
+		console.Post("hover", console.Light, "What is at a place, in Markdown", b.hover),
+		console.Post("case", console.Heavy, "The decision as a case of usher test", b.record),
+		console.Post("save", console.Light, "Write a file of the folder", b.save),
+		console.Post("test", console.Heavy, "Run cases, and count which parts of policies they exercise", b.test),
+		console.Post("why", console.Light, "Find the policy that says a sentence", b.why),
+		console.Post("import", console.Heavy, "Convert policies of another engine", b.convert),
+		console.Post("share", console.Light, "The state as a text", share),
+		console.Post("open", console.Light, "The state of a text", parse),
+	}
+}
+
+// An Info says what there is.
+type Info struct {
+	Version  string    `json:"version"`
+	Folder   string    `json:"folder"`
+	Writable bool      `json:"writable"`
+	Opened   bool      `json:"opened"`
+	Files    []File    `json:"files"`
+	Examples []Example `json:"examples"`
+}
+
+// A File is one of the folder.
+type File struct {
+	Path string `json:"path"`
+	// Kind is policies or cases.
+	Kind string `json:"kind"`
+}
+
+func (b *bench) info(context.Context, string) (*Info, error) {
+	info := &Info{Version: b.version, Writable: b.writable, Opened: b.opened != nil, Files: []File{}}
+	if b.folder != nil {
+		info.Folder = b.folder.Path()
+		names, err := b.folder.Files()
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			kind := "policies"
+			if isCases(name) {
+				kind = "cases"
+			}
+			info.Files = append(info.Files, File{name, kind})
+		}
+	}
+	var err error
+	info.Examples, err = examples()
+	return info, err
+}
+
+// isCases reports whether a file is in a folder for cases.
+func isCases(name string) bool {
+	parts := strings.Split(name, "/")
+	return slices.Contains(parts[:len(parts)-1], "cases") || strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".yaml"), ".yml"), "case")
+}
+
+func (b *bench) open(context.Context, string) (*console.State, error) {
+	if b.opened == nil {
+		return nil, &console.Error{Status: http.StatusNotFound, Text: "the console was opened with nothing"}
+	}
+	return b.opened, nil
+}
+
+// A FileText is a file with its text.
+type FileText struct {
+	Path  string `json:"path"`
+	Text  string `json:"text"`
+	Cases bool   `json:"cases"`
+}
+
+var errNoFolder = &console.Error{Status: http.StatusNotFound, Text: "there is no folder: name one with -p"}
+
+func (b *bench) file(_ context.Context, path string) (*FileText, error) {
+	if b.folder == nil {
+		return nil, errNoFolder
+	}
+	text, err := b.folder.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return &FileText{path, text, isCases(path)}, nil
+}
+
+// A Saving is a file to write.
+type Saving struct {
+	Path string `json:"path"`
+	Text string `json:"text"`
+	// Overwrite replaces a file that exists.
+	Overwrite bool `json:"overwrite,omitempty"`
+}
+
+// A Saved is a file that was written.
+type Saved struct {
+	Path string `json:"path"`
+}
+
+func (b *bench) save(_ context.Context, in *Saving) (*Saved, error) {
+	switch {
+	case b.folder == nil:
+		return nil, errNoFolder
+	case !b.writable:
+		return nil, &console.Error{Status: http.StatusForbidden, Text: "the folder is not written: run usher console with --write"}
+	}
+	if err := b.folder.Write(in.Path, in.Text, in.Overwrite); err != nil {
+		return nil, err
+	}
+	return &Saved{in.Path}, nil
+}
+
+// A Text is a text.
+type Text struct {
+	Text string `json:"text"`
+}
+
+func share(_ context.Context, in *console.State) (*Text, error) {
+	text, err := console.Share(in)
+	return &Text{text}, err
+}
+
+func parse(_ context.Context, in *Text) (*console.State, error) { return console.Parse(in.Text) }
+
+func (b *bench) record(ctx context.Context, in *console.State) (*Text, error) {
+	if in.Authorization != "" {
+		return nil, errors.New("cases of authorization are written by hand: docs/test-format.md has their format")
+	}
+	attempt := attemptOf(in)
+	result, err := b.attempts.Decide(ctx, attempt)
+	if err != nil {
+		return nil, err
+	}
+	if len(result.Problems) > 0 {
+		return nil, errors.New(result.Problems[0].String())
+	}
+	text, err := result.Case(attempt)
+	return &Text{text}, err
+}
+
+// An Imported is what policies of another engine became.
+type Imported struct {
+	Engine   string `json:"engine"`
+	Policies string `json:"policies"`
+	Report   string `json:"report"`
+}
+
+func (b *bench) convert(ctx context.Context, in *Text) (*Imported, error) {
+	made, err := write.Convert(ctx, in.Text, &b.limits)
+	if err != nil {
+		return nil, err
+	}
+	return &Imported{made.Engine, made.Policies, made.Report}, nil
+}

@@ -1,0 +1,198 @@
+// Package console has the command with which policies are tried in a browser.
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/cmd/usher/internal/try"
+	"github.com/usher-dev/usher/cmd/usher/internal/write"
+	"github.com/usher-dev/usher/internal/console"
+	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/manifest"
+	"github.com/usher-dev/usher/internal/trial/isolated"
+)
+
+type flags struct {
+	folders []string
+	port    int
+	open    string
+	silent  bool
+	write   bool
+	askHTTP bool
+	limits  policies.Limits
+}
+
+// Command returns usher console.
+func Command(s cli.Streams) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:        "console [-p FOLDER]",
+		SuggestFor: []string{"playground", "ui", "browser", "web"},
+		Short:      "Try policies in a browser",
+		Long: `Console serves a page on which policies are written and tried: policies, a request, and what
+is decided, as you type, with the trace of every rule and the values that decided. It shows what
+check, decide, explain, test and import say: nothing is decided in another way.
+
+It listens on the loopback address alone, and opens the browser. The address that it prints opens
+the page once; other users of the machine and other pages in the browser are refused. Nothing is
+sent anywhere, no cluster is asked, and nothing is enforced.
+
+Without -p there are the policies of the library and their cases. With -p there are the files of a
+folder, which the page changes only with --write. Policies call no HTTP services unless --ask-http
+is set: somebody else may have written what you open.
+
+What is on the page can be shared as a text, which --open opens again; so it does a file with one.
+
+It serves until it is interrupted. The exit status is 2 if the page cannot be served.`,
+		Example: `  usher console
+  usher console -p policies/
+  usher console -p policies/ --write
+  usher console --open usher1:q1YqKs9ML1KyUipILEotVrJSUFLSUSovyixJVbJSKkssSk1RqgUA
+  usher console --no-open --port 0`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+	}
+	flags := cmd.Flags()
+	policies.RegisterFlag(flags, &f.folders, "; the console takes one folder")
+	flags.IntVar(&f.port, "port", 8585, "port to listen on; 0 selects a free port")
+	flags.StringVar(&f.open, "open", "", "what to begin with: a text that the page has shared, or a file with one")
+	flags.BoolVar(&f.silent, "no-open", false, "print the address, and do not open the browser")
+	flags.BoolVar(&f.write, "write", false, "let the page write files in the folder of -p")
+	flags.BoolVar(&f.askHTTP, "ask-http", false, "let rules call HTTP services for each object that the page sends, as often as you type")
+	f.limits.RegisterWithTimeout(cmd)
+	return cmd
+}
+
+func (f *flags) run(cmd *cobra.Command, s cli.Streams) error {
+	b, err := f.bench()
+	if err != nil {
+		return err
+	}
+	if b.folder != nil {
+		defer b.folder.Close()
+	}
+	if err := f.evaluators(b); err != nil {
+		return err
+	}
+	defer b.workers.Close()
+	var config net.ListenConfig
+	listener, err := config.Listen(cmd.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port)))
+	if err != nil {
+		return fmt.Errorf("listen: %w; is another console running? --port 0 selects a free port", err)
+	}
+	defer listener.Close()
+	port := f.port
+	if address, ok := listener.Addr().(*net.TCPAddr); ok {
+		port = address.Port
+	}
+	server, err := console.New(console.Options{Port: port, Routes: b.routes(), Version: b.version})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(s.Out, server.URL()); err != nil {
+		return err
+	}
+	if !f.silent {
+		if err := browse(cmd.Context(), server.URL()); err != nil {
+			cli.Notef(cmd, s, "note", "open the address in a browser: %v", err)
+		}
+	}
+	log := slog.New(slog.NewTextHandler(s.Err, nil))
+	return server.Serve(cmd.Context(), listener, log)
+}
+
+// bench returns what the flags say that there is.
+func (f *flags) bench() (*bench, error) {
+	b := &bench{version: cli.BuildVersion().Version, writable: f.write, limits: f.limits}
+	switch {
+	case len(f.folders) > 1:
+		return nil, errors.New("-p: the console takes one folder")
+	case len(f.folders) == 0 && f.write:
+		return nil, errors.New("--write is for the folder of -p, which is missing")
+	}
+	var err error
+	if f.open != "" {
+		if b.opened, err = opened(f.open); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.folders) == 1 {
+		if b.folder, err = console.OpenFolder(f.folders[0]); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// evaluators gives a bench what decides. What policies take too long for is done where it can be stopped.
+func (f *flags) evaluators(b *bench) error {
+	b.workers = worker.New(worker.Options{Workers: 2})
+	b.workers.Hold()
+	checker := isolated.New(b.workers, isolated.Options{})
+	var err error
+	if b.attempts, err = try.NewAttempter(f.limits, checker, f.askHTTP); err == nil {
+		b.assistant, err = write.Assistant(nil, &f.limits, checker)
+	}
+	if err != nil {
+		b.workers.Close()
+		return err
+	}
+	b.writing = b.assistant.File(try.PoliciesFile)
+	return nil
+}
+
+// opened returns the state of a text, or of a file with one.
+func opened(text string) (*console.State, error) {
+	if state, err := console.Parse(text); err == nil || strings.HasPrefix(strings.TrimSpace(text), "usher1:") {
+		return state, err
+	}
+	const largest = 4 << 20
+	content, err := manifest.Read(text, largest)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = console.Parse(text)
+		return nil, fmt.Errorf("--open: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--open: %w", err)
+	}
+	state, err := console.Parse(string(content))
+	if err != nil {
+		return nil, fmt.Errorf("--open %s: %w", text, err)
+	}
+	return state, nil
+}
+
+// browse opens an address in the user's browser.
+func browse(ctx context.Context, address string) error {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	case "linux":
+		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+			return errors.New("there is no display")
+		}
+	}
+	command := exec.CommandContext(context.WithoutCancel(ctx), name, args...)
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("no browser: %w", err)
+	}
+	go func() { _ = command.Wait() }()
+	return nil
+}

@@ -1,0 +1,223 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/library"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+// A Question is a sentence that a user got.
+type Question struct {
+	Message string `json:"message"`
+	// Policies are those of the page.
+	Policies string `json:"policies,omitempty"`
+}
+
+// Reasons are what says a sentence.
+type Reasons struct {
+	Matches []Reason `json:"matches"`
+}
+
+// A Reason is a rule that says it.
+type Reason struct {
+	Policy string `json:"policy"`
+	Rule   string `json:"rule"`
+	// Text is the source of the rule, in line Line of File, and Policies are all of the policy.
+	Text string `json:"text"`
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Explain says what the rule is for, and what is allowed.
+	Explain string `json:"explain"`
+	// Exempt is a command that writes an exemption.
+	Exempt   string `json:"exempt"`
+	Policies string `json:"policies"`
+}
+
+// named finds the policies that a sentence names: as Usher does at its end, and as API servers do.
+var named = []*regexp.Regexp{
+	regexp.MustCompile(`\((\w+Policy) ((?:[\w.-]+/)?[\w.-]+)\)`),
+	regexp.MustCompile(`(\w+AdmissionPolicy) '([\w.-]+)'`),
+}
+
+// maxMessage is the length to which a sentence is read.
+const maxMessage = 16 << 10
+
+// A placed is a policy with its text.
+type placed struct {
+	api.Policy
+
+	file, text string
+}
+
+func (b *bench) why(_ context.Context, in *Question) (*Reasons, error) {
+	message := in.Message[:min(len(in.Message), maxMessage)]
+	wanted := map[string]bool{}
+	for _, pattern := range named {
+		for _, m := range pattern.FindAllStringSubmatch(message, -1) {
+			wanted[m[1]+" "+m[2]] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, errors.New("the sentence names no policy: paste all of it, with the end in parentheses, such as (ClusterObjectPolicy require-team)")
+	}
+	known, err := b.known(in.Policies)
+	if err != nil {
+		return nil, err
+	}
+	found := &Reasons{[]Reason{}}
+	for i := range known {
+		// The page and the folder may have one that the library has: the first is meant.
+		if ref := compile.Ref(known[i].Object).String(); wanted[ref] {
+			delete(wanted, ref)
+			reasons, err := known[i].reasons(message)
+			if err != nil {
+				return nil, err
+			}
+			found.Matches = append(found.Matches, reasons...)
+		}
+	}
+	if len(found.Matches) == 0 {
+		for ref := range wanted {
+			return nil, fmt.Errorf("%s is not on the page, in the folder or in the library: open the folder that has it with -p", printable.Line(ref))
+		}
+	}
+	return found, nil
+}
+
+// known returns the policies of the page, the folder and the library.
+func (b *bench) known(page string) ([]placed, error) {
+	var all []placed
+	add := func(file, text string) {
+		for _, p := range dir.Parse(path.Base(file), []byte(text)).Policies {
+			all = append(all, placed{p, file, text})
+		}
+	}
+	add("", page)
+	if b.folder != nil {
+		names, err := b.folder.Files()
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			// What cannot be read has no policy.
+			if text, err := b.folder.Read(name); err == nil {
+				add(name, text)
+			}
+		}
+	}
+	packs, err := library.Packs()
+	if err != nil {
+		return nil, err
+	}
+	for i := range packs {
+		for n := range packs[i].Policies {
+			if p := &packs[i].Policies[n]; p.Origin == p.Pack {
+				add("library/"+p.Pack+"/"+p.File+".yaml", string(p.Text))
+			}
+		}
+	}
+	return all, nil
+}
+
+func treeOf(p *api.Policy) (map[string]any, error) {
+	encoded, err := json.Marshal(p.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode policy: %w", err)
+	}
+	var tree map[string]any
+	err = json.NewDecoder(bytes.NewReader(encoded)).Decode(&tree)
+	return tree, err
+}
+
+// A part is an item of a policy that may say something.
+type part struct {
+	field string
+	tree  map[string]any
+}
+
+// reasons returns the parts of a policy that say a message: those with its text, or else those that make their text.
+func (p *placed) reasons(message string) ([]Reason, error) {
+	tree, err := treeOf(&p.Policy)
+	if err != nil {
+		return nil, err
+	}
+	spec, _ := tree["spec"].(map[string]any)
+	var exact, others []part
+	for _, field := range listed {
+		items, _ := spec[field].([]any)
+		for i, item := range items {
+			one, _ := item.(map[string]any)
+			of := part{fmt.Sprintf("spec.%s[%d]", field, i), one}
+			if text := textOf(one); text != "" && strings.Contains(message, text) {
+				exact = append(exact, of)
+			} else if text == "" && field != "mutations" && field != "overrideRules" {
+				others = append(others, of)
+			}
+		}
+	}
+	if len(exact) == 0 {
+		exact = others
+	}
+	if len(exact) == 0 {
+		exact = []part{{"spec", spec}}
+	}
+	reasons := make([]Reason, len(exact))
+	for i, of := range exact {
+		if reasons[i], err = p.reason(of, spec); err != nil {
+			return nil, err
+		}
+	}
+	return reasons, nil
+}
+
+// textOf returns the message that a part of a policy has as it is; empty if an expression makes it.
+func textOf(tree map[string]any) string {
+	if tree["messageExpression"] != nil {
+		return ""
+	}
+	text, _ := tree["message"].(string)
+	return strings.TrimSpace(text)
+}
+
+func (p *placed) reason(of part, spec map[string]any) (Reason, error) {
+	ref := compile.Ref(p.Object)
+	source, err := printable.YAML(of.tree)
+	if err != nil {
+		return Reason{}, fmt.Errorf("encode rule: %w", err)
+	}
+	said, _ := of.tree["name"].(string)
+	if said == "" {
+		said = of.field
+	}
+	var explained []string
+	if text, _ := spec["description"].(string); text != "" {
+		explained = append(explained, strings.Join(strings.Fields(text), " "))
+	}
+	if text, _ := of.tree["expression"].(string); text != "" {
+		explained = append(explained, "A request is allowed if this holds: "+strings.Join(strings.Fields(text), " "))
+	}
+	if links, _ := spec["links"].([]any); len(links) > 0 {
+		explained = append(explained, fmt.Sprintf("See %v", links[0]))
+	}
+	file := p.file
+	if file == "" || strings.HasPrefix(file, "library/") {
+		file = "policies.yaml"
+	}
+	return Reason{
+		Policy: ref.String(), Rule: said, Text: string(source), File: p.file, Line: p.Position(of.field).Line,
+		Explain: strings.Join(slices.Compact(explained), "\n\n"), Policies: p.text,
+		Exempt: "usher exempt -p '" + strings.ReplaceAll(file, "'", `'\''`) + "' -f refused.yaml --reason WHY --owner WHO",
+	}, nil
+}

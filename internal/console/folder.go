@@ -1,0 +1,145 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/usher-dev/usher/internal/manifest"
+)
+
+// maxFiles is how many files of a folder are listed.
+const maxFiles = 1000
+
+// A Folder is the folder of a user, outside of which nothing is read or written: links that lead out of it are errors.
+type Folder struct {
+	path string
+	root *os.Root
+}
+
+// OpenFolder opens a folder. Close it.
+func OpenFolder(path string) (*Folder, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open folder: %w", err)
+	}
+	return &Folder{path, root}, nil
+}
+
+// Path returns the name of the folder, as it was opened.
+func (f *Folder) Path() string { return f.path }
+
+// Close closes the folder.
+func (f *Folder) Close() error { return f.root.Close() }
+
+// Files returns the files that commands read in the folder, relative to it.
+func (f *Folder) Files() ([]string, error) {
+	all, err := manifest.Files(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	names := []string{}
+	for _, file := range all {
+		if name, err := filepath.Rel(f.path, file); err == nil && len(names) < maxFiles {
+			names = append(names, filepath.ToSlash(name))
+		}
+	}
+	return names, nil
+}
+
+// Read returns the text of a file.
+func (f *Folder) Read(name string) (string, error) {
+	if err := check(name); err != nil {
+		return "", err
+	}
+	info, err := f.root.Stat(name)
+	switch {
+	case err != nil:
+		return "", in(name, err)
+	case !info.Mode().IsRegular():
+		return "", &Error{http.StatusBadRequest, name + " is not a regular file"}
+	}
+	file, err := f.root.Open(name)
+	if err != nil {
+		return "", in(name, err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxBody+1))
+	switch {
+	case err != nil:
+		return "", in(name, err)
+	case len(text) > maxBody:
+		return "", &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("%s has more than %d bytes", name, maxBody)}
+	}
+	return string(text), nil
+}
+
+// Write writes a file, and the folders above it. One that exists is replaced if overwrite is true.
+func (f *Folder) Write(name, text string, overwrite bool) error {
+	if err := check(name); err != nil {
+		return err
+	}
+	if folder := filepath.Dir(filepath.FromSlash(name)); folder != "." {
+		if err := f.root.MkdirAll(folder, 0o755); err != nil {
+			return in(name, err)
+		}
+	}
+	// A link could be one to a file that nobody wants to replace.
+	info, err := f.root.Lstat(name)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return &Error{http.StatusBadRequest, name + " is not a regular file"}
+	case err == nil && !overwrite:
+		return &Error{http.StatusConflict, name + " exists: save it under another name, or overwrite it"}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return in(name, err)
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if err != nil {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	}
+	file, err := f.root.OpenFile(name, flags, 0o644)
+	if err != nil {
+		return in(name, err)
+	}
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return in(name, err)
+	}
+	return nil
+}
+
+// check refuses names that are not those of manifests in the folder. Hidden files belong to other programs.
+func check(name string) error {
+	clean := filepath.FromSlash(name)
+	if name == "" || !filepath.IsLocal(clean) || filepath.ToSlash(filepath.Clean(clean)) != name || strings.ContainsAny(name, "\\\x00") {
+		return &Error{http.StatusBadRequest, fmt.Sprintf("%q is not the name of a file in the folder", name)}
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") {
+			return &Error{http.StatusBadRequest, "names that begin with a dot are not written or read"}
+		}
+	}
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return nil
+	}
+	return &Error{http.StatusBadRequest, "expected a name that ends in .yaml, .yml or .json"}
+}
+
+// in returns an error about a file, without the names of folders above the one that is open.
+func in(name string, err error) error {
+	status := http.StatusBadRequest
+	if errors.Is(err, fs.ErrNotExist) {
+		status = http.StatusNotFound
+	}
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		err = inner.Err
+	}
+	return &Error{status, fmt.Sprintf("%s: %v", name, err)}
+}
