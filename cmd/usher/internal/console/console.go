@@ -55,13 +55,13 @@ Without -p there are the policies of the library and their cases. With -p there 
 folder, which the page changes only with --write. Policies call no HTTP services unless --ask-http
 is set: somebody else may have written what you open.
 
-What is on the page can be shared as a text, which --open opens again; so it does a file with one.
+What is on the page can be shared as a text. --open opens it again, and a file with such a text.
 
 It serves until it is interrupted. The exit status is 2 if the page cannot be served.`,
 		Example: `  usher console
   usher console -p policies/
   usher console -p policies/ --write
-  usher console --open usher1:q1YqKs9ML1KyUipILEotVrJSUFLSUSovyixJVbJSKkssSk1RqgUA
+  usher console --open state.txt
   usher console --no-open --port 0`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },

@@ -69,26 +69,28 @@ func (b *bench) why(_ context.Context, in *Question) (*Reasons, error) {
 			wanted[m[1]+" "+m[2]] = true
 		}
 	}
-	if len(wanted) == 0 {
-		return nil, errors.New("the sentence names no policy: paste all of it, with the end in parentheses, such as (ClusterObjectPolicy require-team)")
-	}
 	known, err := b.known(in.Policies)
 	if err != nil {
 		return nil, err
 	}
-	found := &Reasons{[]Reason{}}
+	found, seen := &Reasons{[]Reason{}}, map[string]bool{}
 	for i := range known {
-		// The page and the folder may have one that the library has: the first is meant.
-		if ref := compile.Ref(known[i].Object).String(); wanted[ref] {
-			delete(wanted, ref)
-			reasons, err := known[i].reasons(message)
-			if err != nil {
-				return nil, err
-			}
-			found.Matches = append(found.Matches, reasons...)
+		ref := compile.Ref(known[i].Object).String()
+		if seen[ref] || len(wanted) > 0 && !wanted[ref] {
+			continue
 		}
+		// The page and the folder may have one that the library has: the first is meant.
+		seen[ref] = true
+		reasons, err := known[i].reasons(message, wanted[ref])
+		if err != nil {
+			return nil, err
+		}
+		found.Matches = append(found.Matches, reasons...)
 	}
 	if len(found.Matches) == 0 {
+		if len(wanted) == 0 {
+			return nil, errors.New("the sentence names no policy: paste all of it, with the end in parentheses, such as (ClusterObjectPolicy require-team)")
+		}
 		for ref := range wanted {
 			return nil, fmt.Errorf("%s is not on the page, in the folder or in the library: open the folder that has it with -p", printable.Line(ref))
 		}
@@ -147,8 +149,9 @@ type part struct {
 	tree  map[string]any
 }
 
-// reasons returns the parts of a policy that say a message: those with its text, or else those that make their text.
-func (p *placed) reasons(message string) ([]Reason, error) {
+// reasons returns the parts of a policy that say a message: those with its text, or else, if it names the policy, those
+// that make their text.
+func (p *placed) reasons(message string, named bool) ([]Reason, error) {
 	tree, err := treeOf(&p.Policy)
 	if err != nil {
 		return nil, err
@@ -167,10 +170,10 @@ func (p *placed) reasons(message string) ([]Reason, error) {
 			}
 		}
 	}
-	if len(exact) == 0 {
+	if len(exact) == 0 && named {
 		exact = others
 	}
-	if len(exact) == 0 {
+	if len(exact) == 0 && named {
 		exact = []part{{"spec", spec}}
 	}
 	reasons := make([]Reason, len(exact))
