@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
@@ -34,6 +33,10 @@ type assets struct {
 }
 
 func newAssets() (*assets, error) {
+	// What the machine knows of types differs.
+	kinds := map[string]string{
+		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+	}
 	all := &assets{files: map[string]asset{}}
 	names, err := fs.Glob(embedded, "assets/*")
 	if err != nil {
@@ -50,7 +53,7 @@ func newAssets() (*assets, error) {
 			all.index = string(content)
 		case compressed:
 			sum := sha256.Sum256(content)
-			all.files[name] = asset{content, mime.TypeByExtension(path.Ext(name)), `"` + hex.EncodeToString(sum[:16]) + `"`}
+			all.files[name] = asset{content, kinds[path.Ext(name)], `"` + hex.EncodeToString(sum[:16]) + `"`}
 		}
 	}
 	return all, nil

@@ -89,7 +89,7 @@ func (f *Folder) Write(name, text string, overwrite bool) error {
 			return in(name, err)
 		}
 	}
-	// A link could be one to a file that nobody wants to replace.
+	// A link could be one to a file that nobody means to replace.
 	info, err := f.root.Lstat(name)
 	switch {
 	case err == nil && !info.Mode().IsRegular():

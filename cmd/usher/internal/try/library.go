@@ -28,11 +28,12 @@ type libraryFlags struct {
 	color  cli.ColorFlag
 	// summary leaves out the objects.
 	summary bool
+	judge   JudgeCluster
 }
 
-// Library returns usher library try.
-func Library(s cli.Streams) *cobra.Command {
-	var f libraryFlags
+// Library returns usher library try, with what judges the objects of a cluster.
+func Library(s cli.Streams, judge JudgeCluster) *cobra.Command {
+	f := libraryFlags{judge: judge}
 	cmd := &cobra.Command{
 		Use:   "try [PACK|POLICY...] [-f OBJECTS] [--from-cluster]",
 		Short: "Say what policies of packs would refuse and change, before they are installed",

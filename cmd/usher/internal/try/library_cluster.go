@@ -8,12 +8,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
-	"github.com/usher-dev/usher/cmd/usher/internal/observe"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/audit/result"
 )
+
+// JudgeCluster judges the objects of a cluster, or of one of its namespaces, by policies that are not in force.
+type JudgeCluster func(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policies.Set, namespace string) (*format.Report, error)
 
 // readsObjects reports whether the objects are those of a cluster.
 func (f *libraryFlags) readsObjects() bool { return f.fromCluster && len(f.files) == 0 }
@@ -44,7 +49,7 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 	objects, read := map[result.Identity]*triedObject{}, map[schema.GroupVersionResource]int{}
 	var order []result.Identity
 	for i := range parts {
-		audited, err := observe.Cluster(cmd, s, config, parts[i].Set, f.namespace)
+		audited, err := f.judge(cmd, s, config, parts[i].Set, f.namespace)
 		if err != nil {
 			return err
 		}
