@@ -138,7 +138,7 @@ func refusesAll(ctx context.Context, c *compile.Compiled) []rule.Problem {
 		return nil
 	}
 	return []rule.Problem{{
-		Severity: rule.Warning, Field: field, What: "it is always false: the policy refuses every request that it selects, of all users",
-		Do: "write what has to be true of what is accepted, or, if nothing may be, who may nevertheless: spec.excludeSubjects",
+		Severity: rule.Warning, Field: field, What: "it is always false: the policy refuses every request that it selects",
+		Do: "write what is accepted, or in spec.excludeSubjects who may",
 	}}
 }

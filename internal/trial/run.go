@@ -65,13 +65,15 @@ type explained struct {
 	// selects says that the namespace only decides whether an admission policy is for a request: its
 	// expressions do not read it.
 	selects bool
+	// absent says that the objects do not exist which an object policy has as data.
+	absent bool
 }
 
 // tryRule tries a rule on each kind that it selects by name.
 func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words words, explained explained) []rule.Problem {
 	anywhere := *r
 	anywhere.Match = rule.Match{}
-	around := &world{}
+	around := &world{absent: explained.absent}
 	decider := engine.New(index.New([]rule.Rule{anywhere}), around, engine.Options{FailurePolicy: usher.Fail, Overruns: t.options.Overruns})
 	var found together
 	var runs []*run

@@ -161,12 +161,15 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	result.Problems = append(result.Problems, fieldPathProblems(set, c, p.Matches())...)
 	result.Problems = append(result.Problems, refusesAll(ctx, c)...)
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
+	problems = append(problems, t.nameProblems(c, p)...)
+	noKind := dataProblems(set, c)
+	result.Problems = append(result.Problems, noKind...)
 	if len(problems) == 0 {
 		// What is said of types explains what requests would come to.
 		problems = t.tryAdmission(ctx, set, c, words)
 	}
 	result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
-	result.Unsettled = result.Unsettled || len(wrong)+len(skipped) > 0
+	result.Unsettled = result.Unsettled || len(wrong)+len(skipped)+len(noKind) > 0
 }
 
 // kindsRead returns the kinds that a policy selects, and those that it reads.

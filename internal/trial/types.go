@@ -29,7 +29,7 @@ func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed
 		skipped = append(skipped, fmt.Sprintf("params of kind %s in %s: their schema is not known", of.Kind, of.GroupVersion()))
 	}
 	for _, d := range p.Data() {
-		if set.Schema(d.Kind) == nil {
+		if _, unknown := unknownKind(set, d.Kind); !unknown && set.Schema(d.Kind) == nil {
 			skipped = append(skipped, fmt.Sprintf("data.%s of kind %s in %s: its schema is not known", d.Name, d.Kind.Kind, d.Kind.GroupVersion()))
 		}
 	}

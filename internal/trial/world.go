@@ -24,13 +24,20 @@ type world struct {
 	// namespaces and others say which facts the last request needed. Errors of facts can be values for a
 	// program.
 	namespaces, others bool
+	// absent says that there are no objects but the namespace.
+	absent bool
 }
 
 // Resolve implements [fact.Resolver].
 func (w *world) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o, ok := ref.(*fact.Object); !ok || o.APIVersion != "v1" || o.Kind != "Namespace" || o.Name == "" || w.namespace == nil {
+	o, ok := ref.(*fact.Object)
+	isNamespace := ok && o.APIVersion == "v1" && o.Kind == "Namespace"
+	if ok && w.absent && !isNamespace && o.Name != "" {
+		return nil, &fact.NotFound{Kind: o.Kind, Name: o.Name}
+	}
+	if !isNamespace || o.Name == "" || w.namespace == nil {
 		w.others = true
 		return nil, errNotTried
 	}

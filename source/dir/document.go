@@ -308,7 +308,7 @@ func examinePolicy(raw []byte, gvk schema.GroupVersionKind, p *places, prefix st
 		policy.Object.SetNamespace("")
 	case policy.Object.GetNamespace() == "":
 		f.at = locate("metadata", 0, 0)
-		f.unreadable = fmt.Errorf("%s %s: metadata.namespace is missing, the policy is for objects of one namespace", kind.Kind, policy.Object.GetName())
+		f.unreadable = fmt.Errorf("%s %s: metadata.namespace is missing, the policy is for objects of one namespace: write it into the file, although kubectl -n would set it", kind.Kind, policy.Object.GetName())
 	}
 	return f
 }

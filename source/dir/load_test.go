@@ -167,7 +167,7 @@ func TestLoad(t *testing.T) {
 				policy(op, "one") + "---\n" + policy(op, "{name: two, namespace: shop}")},
 			want: []string{
 				"! a.yaml:3: ClusterOverridePolicy: metadata.name is missing",
-				"! a.yaml:5: OverridePolicy one: metadata.namespace is missing, the policy is for objects of one namespace",
+				"! a.yaml:5: OverridePolicy one: metadata.namespace is missing, the policy is for objects of one namespace: write it into the file, although kubectl -n would set it",
 				"! a.yaml:7: decode OverridePolicy: metadata.name is a map, and has to be text",
 			},
 		},

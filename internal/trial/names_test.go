@@ -1,0 +1,67 @@
+package trial_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial"
+)
+
+// TestNames: names of params, namespaces and kinds that do not exist are told with the one that is meant.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	const before = `apiVersion: usher.dev/v1alpha1
+kind: ObjectPolicy
+metadata: {name: p, namespace: team-a}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+`
+	const teams = "bindings: [{name: a, params: {teams: [x], most: 1}}]\n  "
+	for _, row := range []struct {
+		reason, spec string
+		// told is empty if nothing is to be told.
+		field, told string
+	}{
+		{"a similar param", teams + `validations: [{expression: "object.metadata.name in params.team", message: m}]`, "spec.validations[0].expression", "no binding has the param team, so that reading it fails; did you mean params.teams?"},
+		{"by its key", teams + `validations: [{expression: "object.metadata.name in params['team']", message: m}]`, "spec.validations[0].expression", "did you mean params.teams?"},
+		{"of another name", teams + `validations: [{expression: "params.owners.size() > 0", message: m}]`, "spec.validations[0].expression", "the params in place are most, teams"},
+		{"in a variable", teams + `variables: [{name: v, expression: params.team}]` + "\n  " + `validations: [{expression: "object.metadata.name in variables.v", message: m}]`, "spec.variables[0].expression", "did you mean params.teams?"},
+		{"a param that is asked for", teams + `validations: [{expression: "!has(params.team) || object.metadata.name in params.team", message: m}]`, "", ""},
+		{"an optional param", teams + `validations: [{expression: "object.metadata.name in params.?team.orValue([])", message: m}]`, "", ""},
+		{"a param that is asked for by its key", teams + `validations: [{expression: "!('team' in params) || object.metadata.name in params.team", message: m}]`, "", ""},
+		{"a param of one binding", `bindings: [{name: a, params: {teams: [x]}}, {name: b, params: {team: [x]}}]` + "\n  " + `validations: [{expression: "!has(params.team) || object.metadata.name in params.team", message: m}]`, "", ""},
+
+		{"another namespace", `validations: [{expression: "request.namespace == 'team-b' || has(object.data)", message: m}]`, "spec.validations[0].expression", "the policy is for objects of the namespace team-a: their namespace is never team-b"},
+		{"another namespace alone", `validations: [{expression: "'team-b' != object.metadata.namespace", message: m}]`, "spec.validations[0].expression", "their namespace is never team-b"},
+		{"other namespaces", `validations: [{expression: "!(namespaceObject.metadata.name in ['b', 'c']) || has(object.data)", message: m}]`, "spec.validations[0].expression", "their namespace is never b, c"},
+		{"in a condition", `matchConditions: [{name: c, expression: "request.namespace == 'team-b'"}]` + "\n  " + `validations: [{expression: "has(object.data)", message: m}]`, "spec.matchConditions[0].expression", "their namespace is never team-b"},
+		{"the own namespace", `validations: [{expression: "request.namespace == 'team-a' && has(object.data)", message: m}]`, "", ""},
+		{"the own namespace among others", `validations: [{expression: "request.namespace in ['team-b', 'team-a'] && has(object.data)", message: m}]`, "", ""},
+		{"names that are not known", `validations: [{expression: "request.namespace in ['team-b', request.name] || has(object.data)", message: m}]`, "", ""},
+		{"what is no namespace", `validations: [{expression: "object.metadata.name == 'team-b' || has(object.data)", message: m}]`, "", ""},
+
+		{"a kind that does not exist", `data: [{name: s, object: {apiVersion: v1, kind: ConfigMapz, name: x}}]` + "\n  " + `validations: [{expression: "has(data.s.data)", message: m}]`, "spec.data[0].object", "has no kind ConfigMapz in v1; did you mean kind: ConfigMap?"},
+		{"a list of what does not exist", `data: [{name: s, list: {apiVersion: v1, kind: ConfigMapz}}]` + "\n  " + `validations: [{expression: "data.s.size() > 0", message: m}]`, "spec.data[0].list", "did you mean kind: ConfigMap?"},
+		{"data that may be null", `data: [{name: s, onMissing: "Null", object: {apiVersion: v1, kind: ConfigMap, name: x}}]` + "\n  " + `validations: [{expression: "data.s.data.size() > 0", message: m}]`, "spec.validations[0]", "while the data do not exist, every ConfigMap would be refused"},
+		{"data that are asked for", `data: [{name: s, onMissing: "Null", object: {apiVersion: v1, kind: ConfigMap, name: x}}]` + "\n  " + `validations: [{expression: "data.s == null || has(data.s.data)", message: m}]`, "", ""},
+		{"data without which it fails", `data: [{name: s, object: {apiVersion: v1, kind: ConfigMap, name: x}}]` + "\n  " + `validations: [{expression: "has(data.s.data)", message: m}]`, "", ""},
+	} {
+		report := trial.New(trial.Options{}).Try(t.Context(), compiled(t, before+"  "+row.spec+"\n"))
+		var field, told string
+		for _, p := range report.Problems {
+			if field == "" || strings.Contains(p.What+"; "+p.Do, row.told) {
+				field, told = p.Field, p.What+"; "+p.Do
+			}
+		}
+		if field != row.field || !strings.Contains(told, row.told) {
+			t.Errorf("%s: told of %q: %q, expected %q: %q", row.reason, field, told, row.field, row.told)
+		}
+		if len(report.Problems) > 1 {
+			t.Errorf("%s: told more than once: %v", row.reason, report.Problems)
+		}
+		if wrong := rule.Errors(report.Problems); len(wrong) > 0 && !strings.Contains(row.told, "params") {
+			t.Errorf("%s: %v is no mistake", row.reason, wrong)
+		}
+	}
+}
