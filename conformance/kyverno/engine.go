@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"reflect"
-	"strings"
 
 	kyvernov1 "github.com/kyverno/kyverno/api/kyverno/v1"
 	kyvernov2 "github.com/kyverno/kyverno/api/kyverno/v2"
@@ -33,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/internal/convert/kyverno/corpus"
+	"github.com/usher-dev/usher/internal/convert/kyverno/interpret"
 )
 
 // configured has the defaults of the ConfigMap that Kyverno's chart makes.
@@ -213,46 +212,11 @@ func (e existing) RawAbsPath(_ context.Context, path, method string, _ io.Reader
 	if method != "" && method != "GET" {
 		return nil, fmt.Errorf("%s %s is not recorded", method, path)
 	}
-	at, err := url.Parse(path)
+	found, err := interpret.Get(e, path)
 	if err != nil {
 		return nil, err
 	}
-	selector, err := labels.Parse(at.Query().Get("labelSelector"))
-	if err != nil {
-		return nil, err
-	}
-	parts := strings.Split(strings.Trim(at.Path, "/"), "/")
-	var of schema.GroupVersion
-	switch {
-	case len(parts) >= 3 && parts[0] == "api":
-		of.Version, parts = parts[1], parts[2:]
-	case len(parts) >= 4 && parts[0] == "apis":
-		of.Group, of.Version, parts = parts[1], parts[2], parts[3:]
-	default:
-		return nil, fmt.Errorf("GET %s is not recorded", path)
-	}
-	namespace := ""
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		namespace, parts = parts[1], parts[2:]
-	}
-	items := []any{}
-	for _, o := range e {
-		u := unstructured.Unstructured{Object: o}
-		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
-		if resource != of.WithResource(parts[0]) || namespace != "" && u.GetNamespace() != namespace {
-			continue
-		}
-		if len(parts) > 1 && u.GetName() == parts[1] {
-			return json.Marshal(o)
-		}
-		if selector.Matches(labels.Set(u.GetLabels())) {
-			items = append(items, o)
-		}
-	}
-	if len(parts) > 1 {
-		return nil, apierrors.NewNotFound(of.WithResource(parts[0]).GroupResource(), parts[1])
-	}
-	return json.Marshal(map[string]any{"apiVersion": of.String(), "kind": "List", "metadata": map[string]any{}, "items": items})
+	return json.Marshal(found)
 }
 
 func (e existing) CanI(context.Context, string, string, string, string, string) (bool, string, error) {

@@ -15,11 +15,32 @@ import (
 	"github.com/usher-dev/usher/internal/printable"
 )
 
-// An OutputFlag is the -o flag of a command.
-type OutputFlag struct {
+// A Choice is a flag with one of a few values.
+type Choice struct {
 	Value   string
 	allowed []string
 }
+
+// Allow sets the values, of which the first one is the default.
+func (c *Choice) Allow(values ...string) { c.allowed, c.Value = values, values[0] }
+
+// String implements pflag.Value.
+func (c *Choice) String() string { return c.Value }
+
+// Set implements pflag.Value.
+func (c *Choice) Set(value string) error {
+	if !slices.Contains(c.allowed, value) {
+		return fmt.Errorf("use one of %s", strings.Join(c.allowed, ", "))
+	}
+	c.Value = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (c *Choice) Type() string { return "choice" }
+
+// An OutputFlag is the -o flag of a command.
+type OutputFlag struct{ Choice }
 
 // Register adds the flag to cmd; the first format is the default.
 func (o *OutputFlag) Register(cmd *cobra.Command, formats ...string) {
@@ -28,27 +49,12 @@ func (o *OutputFlag) Register(cmd *cobra.Command, formats ...string) {
 	Offer(cmd, "output", formats...)
 }
 
-// Allow sets the formats, of which the first one is the default.
-func (o *OutputFlag) Allow(formats ...string) { o.allowed, o.Value = formats, formats[0] }
-
 // Offer has shells complete a flag of cmd with these values.
 func Offer(cmd *cobra.Command, flag string, values ...string) {
 	// It fails only for a flag that does not exist.
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
-}
-
-// String implements pflag.Value.
-func (o *OutputFlag) String() string { return o.Value }
-
-// Set implements pflag.Value.
-func (o *OutputFlag) Set(value string) error {
-	if !slices.Contains(o.allowed, value) {
-		return fmt.Errorf("use one of %s", strings.Join(o.allowed, ", "))
-	}
-	o.Value = value
-	return nil
 }
 
 // Type implements pflag.Value.
@@ -90,25 +96,13 @@ func EncodeJSON(w io.Writer, value any, indent string) error {
 }
 
 // A ColorFlag is the --color flag of a command.
-type ColorFlag struct{ value string }
+type ColorFlag struct{ Choice }
 
 // Register adds the flag to cmd.
 func (c *ColorFlag) Register(cmd *cobra.Command) {
-	c.value = "auto"
+	c.Allow("auto", "always", "never")
 	cmd.Flags().Var(c, "color", "when to use colors: auto, always or never; auto means on a terminal, unless NO_COLOR is set")
-	Offer(cmd, "color", "auto", "always", "never")
-}
-
-// String implements pflag.Value.
-func (c *ColorFlag) String() string { return c.value }
-
-// Set implements pflag.Value.
-func (c *ColorFlag) Set(value string) error {
-	if !slices.Contains([]string{"auto", "always", "never"}, value) {
-		return fmt.Errorf("use one of auto, always, never")
-	}
-	c.value = value
-	return nil
+	Offer(cmd, "color", c.allowed...)
 }
 
 // Type implements pflag.Value.
@@ -116,7 +110,7 @@ func (c *ColorFlag) Type() string { return "when" }
 
 // Palette returns the colours for what is written to w.
 func (c *ColorFlag) Palette(w io.Writer) Palette {
-	if c.value != "always" && (c.value != "auto" || os.Getenv("NO_COLOR") != "" || !IsTerminal(w)) {
+	if c.Value != "always" && (c.Value != "auto" || os.Getenv("NO_COLOR") != "" || !IsTerminal(w)) {
 		return Palette{}
 	}
 	begin := escapeOf(w)

@@ -66,6 +66,36 @@ type Identity struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
+// IdentityOf returns the identity that an object has, without its UID.
+func IdentityOf(object map[string]any) Identity {
+	metadata, _ := object["metadata"].(map[string]any)
+	var of Identity
+	of.APIVersion, _ = object["apiVersion"].(string)
+	of.Kind, _ = object["kind"].(string)
+	of.Namespace, _ = metadata["namespace"].(string)
+	of.Name, _ = metadata["name"].(string)
+	return of
+}
+
+// ToBe returns the identity that an object will have: if the API server makes its name, the prefix of that with a star.
+func ToBe(object map[string]any) Identity {
+	of := IdentityOf(object)
+	metadata, _ := object["metadata"].(map[string]any)
+	if prefix, _ := metadata["generateName"].(string); of.Name == "" && prefix != "" {
+		of.Name = prefix + "*"
+	}
+	return of
+}
+
+// String returns the version, the kind and the name.
+func (i Identity) String() string {
+	name := i.Name
+	if i.Namespace != "" {
+		name = i.Namespace + "/" + name
+	}
+	return i.APIVersion + " " + i.Kind + " " + name
+}
+
 // A Result is what one part of one rule says about one object.
 type Result struct {
 	Object Identity        `json:"object"`

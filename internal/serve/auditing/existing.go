@@ -140,10 +140,8 @@ func (n *count) add(ctx context.Context, object []byte) error {
 		return nil
 	}
 	if n.refused++; n.refused == 1 {
-		metadata, _ := tree["metadata"].(map[string]any)
-		namespace, _ := metadata["namespace"].(string)
-		name, _ := metadata["name"].(string)
-		n.example = printable.Line(strings.TrimPrefix(namespace+"/"+name, "/"))
+		of := result.IdentityOf(tree)
+		n.example = printable.Line(strings.TrimPrefix(of.Namespace+"/"+of.Name, "/"))
 	}
 	return nil
 }

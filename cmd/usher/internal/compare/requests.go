@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -121,19 +120,9 @@ func (c *comparing) subjectOf(in *objects.Input) (*impact.Subject, error) {
 	if in.Review != nil {
 		return &impact.Subject{Request: admission.RequestOf(in.Review), From: in.File}, nil
 	}
-	apiVersion, _ := in.Object["apiVersion"].(string)
-	name, _ := in.Object["kind"].(string)
-	gv, err := schema.ParseGroupVersion(apiVersion)
+	k, err := in.Place(c.namespace, c.kinds)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", in.File, err)
-	}
-	metadata, ok := in.Object["metadata"].(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s: %s has no metadata", in.File, name)
-	}
-	k := objects.KindOf(gv.WithKind(name), c.kinds)
-	if namespace, _ := metadata["namespace"].(string); namespace == "" && c.namespace != "" && k.Namespaced {
-		metadata["namespace"] = c.namespace
+		return nil, err
 	}
 	return &impact.Subject{Request: writing(k, usher.Create, in.Object), From: in.File, Unknown: impact.Unknowns{User: noUser}}, nil
 }

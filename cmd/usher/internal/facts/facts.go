@@ -14,6 +14,7 @@ import (
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/simulate/authz"
@@ -120,16 +121,16 @@ type Store struct {
 	objects *object.Store
 	// files are the objects of --facts, and input is what there is beside them.
 	files []map[string]any
-	input map[identity]bool
+	input map[result.Identity]bool
 	// assumed are the namespaces of the requests.
 	assumed map[string]bool
 	// absent is the object that a request creates; the zero value is none.
-	absent identity
+	absent result.Identity
 
 	mu      sync.Mutex
 	missing []string
 	// read are objects of the input that were found.
-	read map[identity]map[string]any
+	read map[result.Identity]map[string]any
 }
 
 // Resolve implements [fact.Resolver].

@@ -11,21 +11,9 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/kind"
 )
-
-// An identity names an object.
-type identity struct{ apiVersion, kind, namespace, name string }
-
-func identityOf(tree map[string]any) identity {
-	metadata, _ := tree["metadata"].(map[string]any)
-	var of identity
-	of.apiVersion, _ = tree["apiVersion"].(string)
-	of.kind, _ = tree["kind"].(string)
-	of.namespace, _ = metadata["namespace"].(string)
-	of.name, _ = metadata["name"].(string)
-	return of
-}
 
 // Know says that the objects of the input exist, beside those of --facts, which count where both have one of a
 // name: they are what somebody says a cluster has. Objects whose names API servers make are left out. Those of
@@ -37,25 +25,25 @@ func Know(input []map[string]any, namespace string, stores ...*Store) {
 	}
 	var kinds *kind.Set
 	var known []map[string]any
-	names := map[identity]bool{}
+	names := map[result.Identity]bool{}
 	for _, tree := range input {
-		of := identityOf(tree)
-		if of.apiVersion == "" || of.kind == "" || of.name == "" {
+		of := result.IdentityOf(tree)
+		if of.APIVersion == "" || of.Kind == "" || of.Name == "" {
 			continue
 		}
-		if of.namespace == "" && namespace != "" {
+		if of.Namespace == "" && namespace != "" {
 			if kinds == nil {
 				kinds = kind.Recorded()
 			}
 			if namespaced(of, kinds) {
-				of.namespace, tree = namespace, placed(tree, namespace)
+				of.Namespace, tree = namespace, placed(tree, namespace)
 			}
 		}
 		known = append(known, tree)
 		names[of] = true
 	}
 	for _, tree := range stores[0].files {
-		delete(names, identityOf(tree))
+		delete(names, result.IdentityOf(tree))
 	}
 	// Of two objects with one name the later counts.
 	objects := object.FromTrees(slices.Concat(known, stores[0].files))
@@ -65,8 +53,8 @@ func Know(input []map[string]any, namespace string, stores ...*Store) {
 }
 
 // namespaced reports whether a kind of Kubernetes is namespaced. Kinds that are not known are.
-func namespaced(of identity, kinds *kind.Set) bool {
-	for _, served := range kinds.Serving(schema.FromAPIVersionAndKind(of.apiVersion, of.kind)) {
+func namespaced(of result.Identity, kinds *kind.Set) bool {
+	for _, served := range kinds.Serving(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)) {
 		return served.Namespaced
 	}
 	return true
@@ -98,17 +86,17 @@ func (s *Store) Decide(r *usher.Request) {
 	if s == nil {
 		return
 	}
-	s.absent = identity{}
+	s.absent = result.Identity{}
 	if r.Operation != usher.Create || r.Subresource != "" {
 		return
 	}
 	tree, err := r.Target().Tree()
-	of := identityOf(tree)
-	if err != nil || of.kind == "Namespace" {
+	of := result.IdentityOf(tree)
+	if err != nil || of.Kind == "Namespace" {
 		return
 	}
-	if of.namespace == "" && !s.input[of] {
-		of.namespace = r.Namespace
+	if of.Namespace == "" && !s.input[of] {
+		of.Namespace = r.Namespace
 	}
 	if s.input[of] {
 		s.absent = of
@@ -117,19 +105,19 @@ func (s *Store) Decide(r *usher.Request) {
 
 // existing are the objects that exist when a request is decided.
 func (s *Store) existing() *object.Store {
-	if s.absent == (identity{}) {
+	if s.absent == (result.Identity{}) {
 		return s.objects
 	}
-	return s.objects.Without(s.absent.apiVersion, s.absent.kind, s.absent.namespace, s.absent.name)
+	return s.objects.Without(s.absent.APIVersion, s.absent.Kind, s.absent.Namespace, s.absent.Name)
 }
 
 // noteRead remembers which objects of the input are among those that were found.
 func (s *Store) noteRead(found any) {
 	switch found := found.(type) {
 	case map[string]any:
-		if of := identityOf(found); s.input[of] {
+		if of := result.IdentityOf(found); s.input[of] {
 			if s.read == nil {
-				s.read = map[identity]map[string]any{}
+				s.read = map[result.Identity]map[string]any{}
 			}
 			s.read[of] = found
 		}
@@ -159,6 +147,6 @@ func (s *Store) TakeRead() []map[string]any {
 	return all
 }
 
-func compareIdentities(a, b identity) int {
-	return cmp.Or(strings.Compare(a.apiVersion, b.apiVersion), strings.Compare(a.kind, b.kind), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+func compareIdentities(a, b result.Identity) int {
+	return cmp.Or(strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

@@ -125,15 +125,13 @@ func comparePolicies(a, b usher.PolicyRef) int {
 func rank(s result.Status) int { return slices.Index(result.Statuses(), s) }
 
 // CompareSeverities compares how serious two are, the worst first.
-func CompareSeverities(a, b usher.Severity) int { return cmp.Compare(result.SeverityRank(a), result.SeverityRank(b)) }
+func CompareSeverities(a, b usher.Severity) int {
+	return cmp.Compare(result.SeverityRank(a), result.SeverityRank(b))
+}
 
 // title is the object on one line.
 func title(o result.Identity) string {
-	name := o.Name
-	if o.Namespace != "" {
-		name = o.Namespace + "/" + name
-	}
-	return printable.Line(strings.TrimSpace(o.APIVersion + " " + o.Kind + " " + name))
+	return printable.Line(strings.TrimSpace(o.String()))
 }
 
 // place is the file and the line of a result; empty if it has none.

@@ -36,7 +36,7 @@ func formats() map[string]func(io.Writer, *format.Report) error {
 		"md":         format.Markdown,
 		"xml":        format.JUnit,
 		"json": func(w io.Writer, r *format.Report) error {
-			output := cli.OutputFlag{Value: "json"}
+			output := cli.OutputFlag{Choice: cli.Choice{Value: "json"}}
 			return output.Encode(w, r)
 		},
 	}

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,6 +10,24 @@ import (
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/kind"
 )
+
+// Place returns the kind of an object. One of a namespaced kind that names no namespace gets this one, as with kubectl.
+func (in *Input) Place(namespace string, kinds *kind.Set) (result.Kind, error) {
+	of := result.IdentityOf(in.Object)
+	gv, err := schema.ParseGroupVersion(of.APIVersion)
+	if err != nil {
+		return result.Kind{}, fmt.Errorf("%s: %w", in.File, err)
+	}
+	metadata, ok := in.Object["metadata"].(map[string]any)
+	if !ok {
+		return result.Kind{}, fmt.Errorf("%s: %s has no metadata", in.File, of.Kind)
+	}
+	k := KindOf(gv.WithKind(of.Kind), kinds)
+	if of.Namespace == "" && namespace != "" && k.Namespaced {
+		metadata["namespace"] = namespace
+	}
+	return k, nil
+}
 
 // KindOf returns the resource of a kind. Of one that is not known it is the usual plural, and
 // namespaced.

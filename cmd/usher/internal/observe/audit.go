@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/compare"
@@ -31,14 +30,14 @@ type auditFlags struct {
 	namespace, policy       string
 	stdinName               string
 	failOn                  failOn
-	groupBy                 choice
+	groupBy                 cli.Choice
 	output                  cli.OutputFlag
 	color                   cli.ColorFlag
 }
 
 // Audit returns usher audit.
 func Audit(s cli.Streams) *cobra.Command {
-	f := auditFlags{failOn: failOn{result.Fail, result.Error}, groupBy: choice{value: "object", allowed: []string{"object", "policy"}}}
+	f := auditFlags{failOn: failOn{result.Fail, result.Error}}
 	cmd := &cobra.Command{
 		Use:   "audit [FILES... -p POLICIES | --from-cluster]",
 		Short: "Show what policies say of objects that exist",
@@ -95,8 +94,9 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	f.limits.RegisterWithTimeout(cmd)
 	flags.Var(&f.failOn, "fail-on", "results that make the exit status 1: "+strings.Join(allowedFailures(), ", "))
 	cli.Offer(cmd, "fail-on", allowedFailures()...)
+	f.groupBy.Allow("object", "policy")
 	flags.Var(&f.groupBy, "group-by", "how to group the results in text: object or policy")
-	cli.Offer(cmd, "group-by", f.groupBy.allowed...)
+	cli.Offer(cmd, "group-by", "object", "policy")
 	f.output.Register(cmd, "text", "json", "yaml", "sarif", "markdown", "junit")
 	f.color.Register(cmd)
 }
@@ -144,7 +144,7 @@ func (f *auditFlags) validate() error {
 
 // comparable reports whether usher impact has what the flags ask for.
 func (f *auditFlags) comparable() bool {
-	return f.policy == "" && f.groupBy.value == "object" && f.stdinName == "" && f.output.Value != "sarif" && f.output.Value != "junit"
+	return f.policy == "" && f.groupBy.Value == "object" && f.stdinName == "" && f.output.Value != "sarif" && f.output.Value != "junit"
 }
 
 // compare compares the policies with those of --what-if, as usher impact does.
@@ -174,7 +174,7 @@ func (f *auditFlags) print(s cli.Streams, r *format.Report) error {
 	switch f.output.Value {
 	case "text":
 		return format.Text(s.Out, r, format.Layout{
-			Palette: f.color.Palette(s.Out), Width: cli.Width(s.Out), ByPolicy: f.groupBy.value == "policy",
+			Palette: f.color.Palette(s.Out), Width: cli.Width(s.Out), ByPolicy: f.groupBy.Value == "policy",
 		})
 	case "sarif":
 		return format.SARIF(s.Out, r, cli.BuildVersion().Version)
@@ -267,29 +267,3 @@ func (f *failOn) Set(value string) error {
 
 // Type implements [pflag.Value].
 func (f *failOn) Type() string { return "results" }
-
-// A choice is a flag with one of a few values.
-type choice struct {
-	value   string
-	allowed []string
-}
-
-var (
-	_ pflag.Value = (*choice)(nil)
-	_ pflag.Value = (*failOn)(nil)
-)
-
-// String implements [pflag.Value].
-func (c *choice) String() string { return c.value }
-
-// Set implements [pflag.Value].
-func (c *choice) Set(value string) error {
-	if !slices.Contains(c.allowed, value) {
-		return fmt.Errorf("use one of %s", strings.Join(c.allowed, ", "))
-	}
-	c.value = value
-	return nil
-}
-
-// Type implements [pflag.Value].
-func (c *choice) Type() string { return "choice" }

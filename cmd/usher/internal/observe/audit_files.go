@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
@@ -83,25 +82,12 @@ func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, r
 	return sc, nil
 }
 
-// object returns the object of an input. One of a namespaced kind gets the namespace of the flag, if
-// it names none, as kubectl does.
+// object returns the object of an input.
 func (f *auditFlags) object(in *objects.Input, kinds *kind.Set) (object, error) {
-	apiVersion, _ := in.Object["apiVersion"].(string)
-	name, _ := in.Object["kind"].(string)
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return object{}, fmt.Errorf("%s: %w", in.File, err)
-	}
-	o := object{kind: objects.KindOf(gv.WithKind(name), kinds), tree: in.Object}
+	k, err := in.Place(f.namespace, kinds)
+	o := object{kind: k, tree: in.Object}
 	o.file, o.line = f.place(in)
-	metadata, ok := in.Object["metadata"].(map[string]any)
-	if !ok {
-		return object{}, fmt.Errorf("%s: %s has no metadata", in.File, name)
-	}
-	if namespace, _ := metadata["namespace"].(string); namespace == "" && f.namespace != "" && o.kind.Namespaced {
-		metadata["namespace"] = f.namespace
-	}
-	return o, nil
+	return o, err
 }
 
 // place returns the file of an object, and the lines of its fields in it. Those of templates are not

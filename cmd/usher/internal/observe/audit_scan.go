@@ -49,15 +49,10 @@ func (o *object) String() string {
 
 // name names an object. One whose name the API server makes has the prefix with a star.
 func name(o *object) result.Identity {
-	metadata, _ := o.tree["metadata"].(map[string]any)
-	var n result.Identity
+	n := result.ToBe(o.tree)
 	n.APIVersion, n.Kind = o.kind.Resource.GroupVersion().String(), o.kind.Kind
-	n.Namespace, _ = metadata["namespace"].(string)
-	n.Name, _ = metadata["name"].(string)
-	if prefix, _ := metadata["generateName"].(string); n.Name == "" && prefix != "" {
-		n.Name = prefix + "*"
-	}
-	if uid, _ := metadata["uid"].(string); o.file == "" {
+	if metadata, _ := o.tree["metadata"].(map[string]any); o.file == "" {
+		uid, _ := metadata["uid"].(string)
 		n.UID = types.UID(uid)
 	}
 	return n

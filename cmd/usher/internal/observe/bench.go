@@ -3,7 +3,6 @@ package observe
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -157,17 +156,11 @@ func readBodies(path string, stdin io.Reader) ([][]byte, error) {
 }
 
 func (f *benchFlags) tls() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: f.insecure} //nolint:gosec // --insecure asks for it
-	if f.caFile != "" {
-		pem, err := os.ReadFile(f.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file %s: no certificates in it", f.caFile)
-		}
+	roots, err := cli.RootCAs(f.caFile)
+	if err != nil {
+		return nil, err
 	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: f.insecure} //nolint:gosec // --insecure asks for it
 	if f.certFile != "" {
 		certificate, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
 		if err != nil {

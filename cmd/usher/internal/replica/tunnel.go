@@ -3,14 +3,12 @@ package replica
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -20,21 +18,17 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
 // at returns the replica at a URL.
 func (s *Set) at(server string) (*Replica, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.flags.CAFile != "" {
-		pem, err := os.ReadFile(s.flags.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file %s: no certificates in it", s.flags.CAFile)
-		}
+	roots, err := cli.RootCAs(s.flags.CAFile)
+	if err != nil {
+		return nil, err
 	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	return s.replica(server, strings.TrimSuffix(server, "/"), config, (&net.Dialer{Timeout: 10 * time.Second}).DialContext), nil
 }
 

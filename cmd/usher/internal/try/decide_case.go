@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -140,5 +141,5 @@ func nameOfRequest(r *usher.Request) string {
 	if err != nil {
 		return r.Name
 	}
-	return strings.TrimSuffix(nameOf(object).Name, "*")
+	return strings.TrimSuffix(result.ToBe(object).Name, "*")
 }

@@ -11,6 +11,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/policytest"
 )
@@ -47,7 +48,7 @@ func workloadOf(r *usher.Request) (*workload, *usher.Request) {
 		return nil, nil
 	}
 	pod := kind.Pod(object, r.Namespace)
-	name := nameOf(object).Name
+	name := result.ToBe(object).Name
 	if pod == nil || strings.HasSuffix(name, "*") || name == "" {
 		return nil, nil
 	}
@@ -125,7 +126,7 @@ func ownerOf(r *usher.Request) *workload {
 		return nil
 	}
 	metadata, _ := pod["metadata"].(map[string]any)
-	name := nameOf(map[string]any{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "metadata": owner})
+	name := result.ToBe(map[string]any{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "metadata": owner})
 	gv, err := schema.ParseGroupVersion(name.APIVersion)
 	if err != nil {
 		return nil

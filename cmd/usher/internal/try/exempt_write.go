@@ -16,6 +16,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/printable"
 )
 
@@ -328,7 +329,7 @@ func aboutRequest(r *usher.Request) string {
 	if err != nil {
 		return string(r.Operation) + " " + r.Kind.Kind
 	}
-	name := nameOf(object)
+	name := result.ToBe(object)
 	if name.Name == "" {
 		name.Namespace, name.Name = r.Namespace, r.Name
 	}

@@ -11,13 +11,14 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/door/admission"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
 // A Judgement is the result for one object.
 type Judgement struct {
 	File      string          `json:"file"`
-	Name      objectName      `json:"object"`
+	Name      result.Identity `json:"object"`
 	Operation usher.Operation `json:"operation"`
 	Allowed   bool            `json:"allowed"`
 	// Phase, Code, Reason and Message are those of the denial.
@@ -87,17 +88,17 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 		j.deny(usher.Mutate, undecided(err))
 		return j
 	}
-	j.Name, j.before = nameOf(subject), subject
+	j.Name, j.before = result.ToBe(subject), subject
 	if j.Name.Name == "" {
 		j.Name.Namespace, j.Name.Name = q.Request.Namespace, q.Request.Name
 	}
-	result := subject
+	outcome := subject
 	both, err := admission.Decide(ctx, usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		tree, err := r.Target().Tree()
 		if err != nil {
 			return usher.Decision{}, err
 		}
-		result = tree
+		outcome = tree
 		j.look(rules, r, tree)
 		return j.ask(ctx, d, r), nil
 	}), q.Request)
@@ -111,21 +112,21 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 	j.Allowed = both.Denial() == nil
 	if both.Object != nil {
 		// Without the name that was generated in between.
-		if result, err = both.Object.Tree(); err != nil {
+		if outcome, err = both.Object.Tree(); err != nil {
 			j.deny(usher.Mutate, undecided(err))
 			return j
 		}
-		j.Patch, j.Result = both.Mutation.Patch, result
+		j.Patch, j.Result = both.Mutation.Patch, outcome
 		if slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.fillsIn() }) {
-			j.before = filledIn(subject, result)
-			j.Name = nameOf(j.before)
+			j.before = filledIn(subject, outcome)
+			j.Name = result.ToBe(j.before)
 		}
 		if q.written {
 			j.lookForPresets(ctx, d, q.Request)
 		}
 	}
 	if len(j.Rules) == 0 && len(j.NearMatches) == 0 {
-		j.lookForOtherOperations(rules, q.Request, result)
+		j.lookForOtherOperations(rules, q.Request, outcome)
 	}
 	return j
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
 )
@@ -209,10 +210,10 @@ type libraryReport struct {
 }
 
 type triedObject struct {
-	File    string     `json:"file,omitempty"`
-	Name    objectName `json:"object"`
-	Says    []said     `json:"says,omitempty"`
-	Changes []string   `json:"changes,omitempty"`
+	File    string          `json:"file,omitempty"`
+	Name    result.Identity `json:"object"`
+	Says    []said          `json:"says,omitempty"`
+	Changes []string        `json:"changes,omitempty"`
 	// ChangesPods are the policies that would change the pods which the object has made.
 	ChangesPods []string `json:"changesPods,omitempty"`
 }

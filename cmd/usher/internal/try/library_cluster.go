@@ -61,7 +61,7 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 			}
 			o := objects[r.Object]
 			if o == nil {
-				o = &triedObject{Name: objectName{r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name}}
+				o = &triedObject{Name: result.Identity{APIVersion: r.Object.APIVersion, Kind: r.Object.Kind, Namespace: r.Object.Namespace, Name: r.Object.Name}}
 				objects[r.Object] = o
 				order = append(order, r.Object)
 			}

@@ -13,6 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
@@ -68,7 +69,7 @@ func one(is bool) int {
 
 // onlyPods reports whether a policy is for the pods of a workload, and not for the workload: what it
 // says about that is a warning.
-func (r *libraryReport) onlyPods(policy string, o objectName) bool {
+func (r *libraryReport) onlyPods(policy string, o result.Identity) bool {
 	kind := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
 	workload, ok := podtemplate.Of(kind.GroupKind())
 	if !ok {

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	preserving "sigs.k8s.io/json"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
 // A remote is a webhook as a Decider. Its decisions have no findings: webhooks do not return them.
@@ -52,18 +51,11 @@ func dial(ctx context.Context, url, caFile string, wait time.Duration) (*remote,
 }
 
 func (r *remote) connect(ctx context.Context, caFile string) error {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
-		if err != nil {
-			return fmt.Errorf("--ca-file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--ca-file %s: no certificates in it", caFile)
-		}
+	roots, err := cli.RootCAs(caFile)
+	if err != nil {
+		return err
 	}
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/readyz", nil)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/door/admission"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/policytest"
 )
 
@@ -109,40 +110,11 @@ func oldOf(object map[string]any, olds []objects.Input) (map[string]any, error) 
 	case len(olds) == 1 && olds[0].Object != nil:
 		return olds[0].Object, nil
 	}
-	i := slices.IndexFunc(olds, func(old objects.Input) bool { return old.Object != nil && nameOf(old.Object) == nameOf(object) })
+	i := slices.IndexFunc(olds, func(old objects.Input) bool {
+		return old.Object != nil && result.ToBe(old.Object) == result.ToBe(object)
+	})
 	if i < 0 {
-		return nil, fmt.Errorf("--old has no %s", nameOf(object))
+		return nil, fmt.Errorf("--old has no %s", result.ToBe(object))
 	}
 	return olds[i].Object, nil
-}
-
-// An objectName names an object.
-type objectName struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-}
-
-func (n objectName) String() string {
-	s := n.APIVersion + " " + n.Kind + " "
-	if n.Namespace != "" {
-		s += n.Namespace + "/"
-	}
-	return s + n.Name
-}
-
-func nameOf(object map[string]any) objectName {
-	var n objectName
-	n.APIVersion, _ = object["apiVersion"].(string)
-	n.Kind, _ = object["kind"].(string)
-	metadata, _ := object["metadata"].(map[string]any)
-	n.Namespace, _ = metadata["namespace"].(string)
-	n.Name, _ = metadata["name"].(string)
-	if n.Name == "" {
-		if prefix, _ := metadata["generateName"].(string); prefix != "" {
-			n.Name = prefix + "*"
-		}
-	}
-	return n
 }

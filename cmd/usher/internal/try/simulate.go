@@ -22,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/simulate"
 )
 
@@ -315,7 +316,7 @@ func (f *simulateFlags) simulation(in objects.Input, olds []objects.Input, who u
 		Operation: usher.Operation(f.operation), Object: in.Object, Resource: f.resource, Subresource: f.subresource,
 		User: who, DryRun: f.dryRun,
 	}
-	if nameOf(in.Object).Namespace == "" {
+	if result.ToBe(in.Object).Namespace == "" {
 		r.Namespace = f.namespace
 	}
 	if metadata, _ := in.Object["metadata"].(map[string]any); metadata["name"] == nil && metadata["generateName"] == nil {

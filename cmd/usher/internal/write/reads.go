@@ -201,6 +201,6 @@ func (r *readsReport) print(s cli.Streams) error {
 	if _, err := fmt.Fprintln(s.Out, "\nValues of the chart:"); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
-	yaml := cli.OutputFlag{Value: "yaml"}
+	yaml := cli.OutputFlag{Choice: cli.Choice{Value: "yaml"}}
 	return yaml.Encode(s.Out, r.Values)
 }

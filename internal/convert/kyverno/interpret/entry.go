@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -139,7 +140,7 @@ func (s *scope) apiCall(c *syntax.APICall) (any, error) {
 			return nil, err
 		}
 	}
-	value, err := get(s.request.Data, at)
+	value, err := Get(s.request.Data, at)
 	if err != nil {
 		if otherwise == nil || unread(err) {
 			return nil, err
@@ -156,8 +157,8 @@ func (s *scope) apiCall(c *syntax.APICall) (any, error) {
 	return value, err
 }
 
-// get answers a GET of an API server in which some objects exist.
-func get(data []map[string]any, path string) (any, error) {
+// Get answers a GET of an API server in which some objects exist.
+func Get(data []map[string]any, path string) (any, error) {
 	at, err := url.Parse(path)
 	if err != nil {
 		return nil, fmt.Errorf("read a path: %w", err)
@@ -198,7 +199,7 @@ func get(data []map[string]any, path string) (any, error) {
 		}
 	}
 	if len(parts) > 1 {
-		return nil, fmt.Errorf("no object at %s", path)
+		return nil, apierrors.NewNotFound(of.WithResource(parts[0]).GroupResource(), parts[1])
 	}
 	return map[string]any{"apiVersion": of.String(), "kind": "List", "metadata": map[string]any{}, "items": items}, nil
 }
