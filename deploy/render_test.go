@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
@@ -27,11 +28,23 @@ const (
 	kubernetes = "1.36.0"
 )
 
+// pinned is the file of the pinned helm: go takes longer to find it than it takes to render the chart.
+var pinned = sync.OnceValues(func() (string, error) {
+	command := exec.Command("go", "tool", "-modfile=tools/go.mod", "-n", "helm")
+	command.Dir = ".."
+	file, err := command.Output()
+	return strings.TrimSpace(string(file)), err
+})
+
 // helm runs the pinned helm from the root of the module, without the user's settings.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	file, err := pinned()
+	if err != nil {
+		return "", err
+	}
 	home := t.TempDir()
-	command := exec.Command("go", append([]string{"tool", "-modfile=tools/go.mod", "helm"}, args...)...)
+	command := exec.Command(file, args...)
 	command.Dir = ".."
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	var stdout, stderr bytes.Buffer

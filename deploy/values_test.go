@@ -171,7 +171,7 @@ Role usher-system/usher: get,update secrets usher-paths`},
 			t.Parallel()
 			before := map[string]bool{}
 			if test.set != "" {
-				before = rights((&rendering{}).objects(t))
+				before = rights(renderings[0].objects(t))
 			}
 			after := rights((&rendering{args: []string{"--set", test.set}}).objects(t))
 			if diff := cmp.Diff(lines(test.added), without(after, before)); diff != "" {
