@@ -12,15 +12,15 @@ import (
 )
 
 // Place returns the kind of an object. One of a namespaced kind that names no namespace gets this one, as with kubectl.
-func (in *Input) Place(namespace string, kinds *kind.Set) (result.Kind, error) {
-	of := result.IdentityOf(in.Object)
+func (i *Input) Place(namespace string, kinds *kind.Set) (result.Kind, error) {
+	of := result.IdentityOf(i.Object)
 	gv, err := schema.ParseGroupVersion(of.APIVersion)
 	if err != nil {
-		return result.Kind{}, fmt.Errorf("%s: %w", in.File, err)
+		return result.Kind{}, fmt.Errorf("%s: %w", i.File, err)
 	}
-	metadata, ok := in.Object["metadata"].(map[string]any)
+	metadata, ok := i.Object["metadata"].(map[string]any)
 	if !ok {
-		return result.Kind{}, fmt.Errorf("%s: %s has no metadata", in.File, of.Kind)
+		return result.Kind{}, fmt.Errorf("%s: %s has no metadata", i.File, of.Kind)
 	}
 	k := KindOf(gv.WithKind(of.Kind), kinds)
 	if of.Namespace == "" && namespace != "" && k.Namespaced {
