@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/explain"
 	"github.com/usher-dev/usher/internal/policytest"
@@ -146,7 +147,7 @@ func (r *Result) Case(a *Attempt) (string, error) {
 		known[c.Ref] = true
 	}
 	trees = slices.DeleteFunc(trees, func(tree map[string]any) bool {
-		name := nameOf(tree)
+		name := result.ToBe(tree)
 		return !known[usher.PolicyRef{Kind: name.Kind, Namespace: name.Namespace, Name: name.Name}]
 	})
 	var text strings.Builder
