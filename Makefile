@@ -118,7 +118,7 @@ kyverno-answers: ## record what Kyverno's own engine answers about the policies 
 
 .PHONY: test
 test: ## run everything that CI runs
-	@MAKE='$(MAKE)' hack/steps.sh lint drift unit race alerts cases allocations soak-attack e2e conformance
+	@MAKE='$(MAKE)' hack/steps.sh lint drift unit race alerts cases browser allocations soak-attack e2e conformance
 
 .PHONY: alerts
 alerts: ## check the alert rules and the dashboard with Prometheus' own parser and engine
