@@ -84,6 +84,26 @@ func TestImportProvesWithoutTests(t *testing.T) {
 	}
 }
 
+// TestImportProvesWithinATimeout: what is not judged in time is named, and the exit status says so.
+func TestImportProvesWithinATimeout(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"policy.yaml":       "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {a: b}}}}]}\n",
+		"kyverno-test.yaml": "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [policy.yaml]\nresources: [policy.yaml]\nresults: [{policy: p, rule: r, kind: ConfigMap, resources: [c], result: fail}]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdout, stderr, status := execute(t, []string{"import", "kyverno", dir, "--prove", dir, "--timeout", "1ns", "--report", "text"})
+	for _, expected := range []string{"1 converted, 0 left out", "kyverno-test.yaml) unjudged: --timeout ended", "generated requests (" + filepath.Join(dir, "policy.yaml") + ") unjudged: --timeout ended"} {
+		if status != cli.ExitNegative || !strings.Contains(stdout, expected) {
+			t.Errorf("status %d, expected %q\n%s%s", status, expected, stdout, stderr)
+		}
+	}
+}
+
 // TestImportSaysWhichTestsItCannotRead: a test whose files cannot be read is named, with the reason.
 func TestImportSaysWhichTestsItCannotRead(t *testing.T) {
 	t.Parallel()

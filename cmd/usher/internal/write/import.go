@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -75,6 +76,7 @@ type importFlags struct {
 	force, enforce bool
 	strict         bool
 	partial        bool
+	timeout        time.Duration
 	report         cli.OutputFlag
 	limits         policies.Limits
 	cluster        clusterSource
@@ -91,6 +93,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.partial, "partial", false, "convert the parts of a policy that can be converted, and say in its description what is missing")
 	if f.prove != nil {
 		flags.StringArrayVar(&f.tests, "prove", nil, "file or folder with tests of the other engine, to run on the policies (repeatable)")
+		flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "timeout of --prove as a whole: what it has not judged until then is reported; 0 for any time")
 		flags.BoolVar(&f.strict, "strict", false, "with --prove, leave out policies that a test shows to be different")
 	}
 	flags.Var(&f.report, "report", "print the outcome for each policy, in place of the policies: text, json, yaml, markdown")
@@ -118,7 +121,11 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
+	over := false
 	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]proof.Row, error) {
+		ctx, cancel := f.timed(ctx)
+		defer cancel()
+		defer func() { over = late(ctx) }()
 		rows, err := f.proofs(ctx, cmd, s, paths, o)
 		return append(rows, f.untested(ctx, imports, rows, found, o)...), err
 	})
@@ -130,7 +137,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err := f.write(s, imports, own, &report); err != nil {
 		return err
 	}
-	if report.LeftOut+report.Partial+report.Tests.Differ > 0 {
+	if over || report.LeftOut+report.Partial+report.Tests.Differ > 0 {
 		return cli.ErrNegative
 	}
 	return nil

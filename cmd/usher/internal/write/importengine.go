@@ -68,8 +68,8 @@ Nothing that is imported denies: where a constraint denies, the binding warns, u
 With --prove the tests of gator in files and folders run on what their templates become.
 They are written as cases of 'usher test' as well, into the folder cases of --out.
 
-The exit status is 0 if all is converted, 1 if something was left out, is missing or a test
-differs, and 2 if a file cannot be read or written.`,
+The exit status is 0 if all is converted, 1 if something was left out, is missing, a test
+differs or was not judged within --timeout, and 2 if a file cannot be read or written.`,
 		Example: `  usher import gatekeeper library/ --out usher/
   usher import gatekeeper library/ --prove library/ --out usher/
   usher import gatekeeper --report json library/
@@ -123,8 +123,8 @@ With --prove the tests of Kyverno's command in files and folders run on what the
 become, and policies without tests answer requests that are made of what they mention, as
 they did. Tests are written as cases of 'usher test' as well, into the folder cases of --out.
 
-The exit status is 0 if all is converted, 1 if something was left out, is missing or a test
-differs, and 2 if a file cannot be read or written.`,
+The exit status is 0 if all is converted, 1 if something was left out, is missing, a test
+differs or was not judged within --timeout, and 2 if a file cannot be read or written.`,
 		Example: `  usher import kyverno policies/ --out usher/
   usher import kyverno policies/ --prove policies/ --out usher/
   usher import kyverno --report text policies/

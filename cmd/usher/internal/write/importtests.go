@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,6 +18,25 @@ import (
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/proof"
 )
+
+// errLate is why proofs end that are not done in time.
+var errLate = errors.New("--timeout ended before it was judged")
+
+// timed returns a context that ends when the proofs have to.
+func (f *importFlags) timed(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, f.timeout, errLate)
+}
+
+// late reports whether the time for proofs is over.
+func late(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLate) }
+
+// notJudged returns what there is of a test, or of a policy, for which there is no time.
+func notJudged(file string) proof.Row {
+	return proof.Row{File: file, Outcome: proof.Unjudged, Why: errLate.Error()}
+}
 
 // proofs runs the tests of the other engine.
 func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Streams, named []string, o convert.Options) ([]proof.Row, error) {
@@ -35,10 +55,18 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 	read := together{known: map[string]*readOnce{}, folders: foldersOf(append(named, f.tests...))}
 	found, _ := foreign(inputs, f.isTest)
 	for i := range found {
-		rows = append(rows, f.prove(ctx, &found[i], read.file, o)...)
-		if ctx.Err() != nil {
+		var own []proof.Row
+		if !late(ctx) {
+			own = f.prove(ctx, &found[i], read.file, o)
+		}
+		switch {
+		case late(ctx):
+			// What ran until then may have ended since the time was over.
+			own = []proof.Row{notJudged(found[i].File)}
+		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		}
+		rows = append(rows, own...)
 	}
 	if len(rows) == 0 && f.generated == nil {
 		return nil, fmt.Errorf("no tests in %s: expected objects of the kind %s", strings.Join(f.tests, ", "), f.test)
@@ -83,9 +111,19 @@ func (f *importFlags) untested(ctx context.Context, imports []convert.Import, ro
 	}
 	for i, own := range testsOf(imports, rows) {
 		judged := slices.ContainsFunc(own, func(r *proof.Row) bool { return r.Outcome != proof.Unjudged })
-		if !judged && len(imports[i].To) > 0 && ctx.Err() == nil {
-			more = append(more, f.generated(ctx, &imports[i], found, o)...)
+		if judged || len(imports[i].To) == 0 || ctx.Err() != nil && !late(ctx) {
+			continue
 		}
+		var rows []proof.Row
+		if !late(ctx) {
+			rows = f.generated(ctx, &imports[i], found, o)
+		}
+		if late(ctx) {
+			row := notJudged(imports[i].Of.File)
+			row.Name, row.Policy, row.Object = "generated requests", imports[i].Of.Ref(), imports[i].Of.Object
+			rows = []proof.Row{row}
+		}
+		more = append(more, rows...)
 	}
 	return more
 }
