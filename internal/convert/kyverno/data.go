@@ -197,6 +197,9 @@ func (j source) request(field string) (expression.Value, error) {
 		return none, refuse(field, "the kind of "+p.resource+" is not known", "name the file with its CustomResourceDefinition, too")
 	}
 	apiVersion := schema.GroupVersion{Group: p.group, Version: p.version}.String()
+	if p.named && j.inline && strings.Contains(p.name, "element") {
+		return j.elementObject(&p, &v1alpha1.DataList{APIVersion: apiVersion, Kind: resource.Kind}, resource, field)
+	}
 	if p.named {
 		return j.object(&p, &v1alpha1.DataObject{APIVersion: apiVersion, Kind: resource.Kind}, resource, field)
 	}
@@ -237,6 +240,27 @@ func (j source) object(p *path, o *v1alpha1.DataObject, resource *kind.Resource,
 	}
 	d.OnMissing = v1alpha1.OnMissingNull
 	return j.add(d, j.typeOf(resource.Of())).Missable(), nil
+}
+
+// elementObject adds the data of all objects, of which one is taken whose name depends on an element. If there is none, that
+// is an error.
+func (j source) elementObject(p *path, l *v1alpha1.DataList, resource *kind.Resource, field string) (expression.Value, error) {
+	if p.inNamespace {
+		if err := j.place(p.namespace, field, &l.Namespace, &l.NamespaceExpression); err != nil {
+			return expression.Value{}, err
+		}
+	}
+	name, err := j.scope.String(p.name)
+	if err == nil && name.Type.Kind == expression.Any {
+		name = expression.Named("string("+name.Text+")", expression.Type{Kind: expression.Text})
+	}
+	if err != nil || name.Type.Kind != expression.Text || name.CanBeNull() || j.e.APICall.Default != nil || resource.Namespaced && !p.inNamespace {
+		return expression.Value{}, refuse(field, "the name of the object may be no text", "select objects in an expression")
+	}
+	of := j.typeOf(resource.Of())
+	all := j.add(v1alpha1.DataSource{Name: j.e.Name, List: l}, expression.ListOf(of))
+	taken := j.scope.ElementName("objects")
+	return expression.Named(all.Postfix()+".filter("+taken+", "+taken+".metadata.name == "+name.Text+")[0]", of).Reading(), nil
 }
 
 // selected sets the selector of a list. A field selector for a name is returned as an expression for that.

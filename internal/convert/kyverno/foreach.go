@@ -125,7 +125,7 @@ func lastName(text string) string {
 func (j *judge) elementContext(entries []syntax.Entry) error {
 	for n := range entries {
 		e := &entries[n]
-		if call := e.APICall; call != nil && !strings.Contains(call.URLPath, "element") {
+		if call := e.APICall; call != nil && !strings.Contains(call.URLPath[:max(0, strings.LastIndexByte(call.URLPath, '/'))], "element") {
 			v, err := source{judge: j, e: e, inline: true}.apiCall()
 			if err != nil {
 				return err

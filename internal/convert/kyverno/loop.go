@@ -2,6 +2,8 @@ package kyverno
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/usher-dev/usher/internal/convert/kyverno/expression"
@@ -10,8 +12,9 @@ import (
 
 // each makes changes of the elements of a list, and of lists in these.
 func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string) string) error {
-	if strings.ContainsAny(strings.TrimSuffix(strings.TrimSpace(f.List), " || `[]`"), ",?|") {
-		return refuse(f.Field+".list", "its elements are not those of one list, and have other places there", "write a rule for each list")
+	f, err := oneList(f)
+	if err != nil {
+		return err
 	}
 	list, err := w.scope.Elements(f.List)
 	if err != nil {
@@ -66,17 +69,109 @@ func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string)
 	case nesting > 0:
 		return refuse(f.Field+".patchStrategicMerge", "it is a merge in a loop in a loop", "write it as a JSONPatch")
 	}
-	return w.mergeEach(f, name, list.Type.Item(), inside)
+	if keys := annotated(f.PatchStrategicMerge); keys != nil {
+		return w.annotateEach(f, keys, list, inside)
+	}
+	return w.mergeEach(f, name, list, inside)
+}
+
+// severalLists are lists in one map whose elements follow each other.
+var severalLists = regexp.MustCompile(`^request\.object\.(?:(\w+(?:\.\w+)*)\.)?\[\s*(\w+(?:\s*,\s*\w+)*)\s*\]\s*\[\]$`)
+
+// oneList returns a loop over one list, if a patch of a loop over several ones changes elements of that one alone, which it
+// selects by their names. Objects have no two containers of one name.
+func oneList(f *syntax.ForeachMutate) (*syntax.ForeachMutate, error) {
+	text := strings.TrimSuffix(strings.TrimSpace(f.List), " || `[]`")
+	if !strings.ContainsAny(text, ",?|") {
+		return f, nil
+	}
+	found := severalLists.FindStringSubmatch(text)
+	if found == nil || len(f.Foreach) > 0 {
+		return f, refuse(f.Field+".list", "its elements are not those of one list, and have other places there", "write a rule for each list")
+	}
+	indexed := strings.Contains(textOf(f), "elementIndex")
+	if !indexed && (f.PatchesJSON6902 != "" || annotated(f.PatchStrategicMerge) != nil) {
+		return f, nil
+	}
+	p, path := f.PatchStrategicMerge, ""
+	for p != nil && p.Sort == syntax.Map && len(p.Keys) == 1 && p.Keys[0].Anchor == syntax.NoAnchor {
+		path += "." + p.Keys[0].Name
+		p = p.Keys[0].Value
+	}
+	prefix, name := "", strings.TrimPrefix(path, ".")
+	if at := strings.LastIndexByte(name, '.'); at >= 0 {
+		prefix, name = name[:at], name[at+1:]
+	}
+	conditional := p != nil && p.Sort == syntax.List && len(p.Items) == 1 && slices.ContainsFunc(p.Items[0].Keys, func(k syntax.Key) bool {
+		return k.Name == mergedLists[name] && k.Anchor == syntax.Conditional
+	})
+	names := strings.FieldsFunc(found[2], func(r rune) bool { return r == ',' || r == ' ' })
+	if !conditional || prefix != found[1] || !slices.Contains(names, name) || indexed {
+		return f, refuse(f.Field+".list", "its elements are not those of one list, and have other places there", "write a rule for each list")
+	}
+	one := *f
+	one.List = "request.object" + path + "[]"
+	return &one, nil
+}
+
+// annotated returns what a patch adds to annotations or labels, if keys have variables; nil for other patches.
+func annotated(p *syntax.Pattern) *syntax.Pattern {
+	for _, names := range [][]string{{"metadata"}, {"annotations", "labels"}} {
+		if p == nil || p.Sort != syntax.Map || len(p.Keys) != 1 || p.Keys[0].Anchor != syntax.NoAnchor || !slices.Contains(names, p.Keys[0].Name) {
+			return nil
+		}
+		p = p.Keys[0].Value
+	}
+	variable := false
+	for _, key := range p.Keys {
+		if key.Anchor != syntax.NoAnchor || key.Value.Sort != syntax.Scalar || key.Value.Scalar == nil {
+			return nil
+		}
+		variable = variable || strings.Contains(key.Name, "{{")
+	}
+	if p.Sort != syntax.Map || !variable {
+		return nil
+	}
+	return p
+}
+
+// annotateEach adds annotations or labels for each element of the list.
+func (w *patcher) annotateEach(f *syntax.ForeachMutate, keys *syntax.Pattern, list expression.Value, within func(string) string) error {
+	if f.Preconditions != nil {
+		return refuse(f.Preconditions.Field, "they are for keys that have variables", "write it as a JSONPatch")
+	}
+	name := f.PatchStrategicMerge.Keys[0].Value.Keys[0].Name
+	to := location{}.to("metadata").to(name)
+	var lists []string
+	for i := range keys.Keys {
+		key := &keys.Keys[i]
+		v, err := w.scope.String(key.Name)
+		switch {
+		case err != nil:
+			return placed(key.Value.Field, err)
+		case v.CanBeNull() || v.Type.Kind != expression.Text:
+			return refuse(key.Value.Field, "its key may be no text", "write it as a JSONPatch")
+		}
+		value, err := w.value(key.Value)
+		if err != nil {
+			return err
+		}
+		at := append(slices.Clip(to), segment{text: "/"}, segment{computed: "jsonpatch.escapeKey(" + v.Text + ")"})
+		lists = append(lists, at.operation("add", value))
+	}
+	made := "(" + has("object.metadata", name).text + " ? [] : " + to.operation("add", "{}") + ")"
+	text := "size(" + list.Text + ") == 0 ? [] : " + made + " + " + within(joinedLists(lists))
+	w.changes = append(w.changes, change{text: "(" + text + ")", path: "/metadata/" + name + "/*", loops: true, makes: true, field: f.Field})
+	return nil
 }
 
 // mergeEach merges into each element of the list, which the patch names by its own name.
-func (w *patcher) mergeEach(f *syntax.ForeachMutate, name string, of expression.Type, within func(string) string) error {
-	p := f.PatchStrategicMerge
+func (w *patcher) mergeEach(f *syntax.ForeachMutate, name string, list expression.Value, within func(string) string) error {
+	of := list.Type.Item()
 	path := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(f.List), "request.object."), "[]")
-	to := location{}
-	for p != nil && p.Sort == syntax.Map && len(p.Keys) == 1 && p.Keys[0].Anchor == syntax.NoAnchor {
-		to = to.to(p.Keys[0].Name)
-		p = p.Keys[0].Value
+	p, to, err := beside(w, f, path, list)
+	if err != nil {
+		return err
 	}
 	if p == nil || p.Sort != syntax.List || len(p.Items) != 1 || p.Items[0].Sort != syntax.Map || strings.ReplaceAll(path, ".", "/") != strings.TrimPrefix(strings.Trim(to.String(), "'"), "/") {
 		return refuse(f.Field+".patchStrategicMerge", "it changes something else than the element", "write it as a JSONPatch")
@@ -105,6 +200,47 @@ func (w *patcher) mergeEach(f *syntax.ForeachMutate, name string, of expression.
 	}
 	w.changes = append(w.changes, change{text: within(joinedLists(lists)), path: strings.Trim(to.String(), "'") + "/*", loops: true, field: f.Field})
 	return nil
+}
+
+// beside returns the list in a patch, and its place. What the patch changes beside it is changed once, if there are elements.
+func beside(w *patcher, f *syntax.ForeachMutate, path string, list expression.Value) (*syntax.Pattern, location, error) {
+	p, to := f.PatchStrategicMerge, location{}
+	at, of := "object", w.p.selection.shape
+	of.root = true
+	names := strings.Split(path, ".")
+	for p != nil && p.Sort == syntax.Map && len(p.Keys) > 0 && len(to) < len(names) {
+		rest := syntax.Pattern{Sort: syntax.Map, Field: p.Field}
+		var next *syntax.Key
+		for i := range p.Keys {
+			if key := &p.Keys[i]; key.Name == names[len(to)] && key.Anchor == syntax.NoAnchor {
+				next = key
+			} else {
+				rest.Keys = append(rest.Keys, *key)
+			}
+		}
+		if next == nil {
+			break
+		}
+		if len(rest.Keys) > 0 {
+			if f.Preconditions != nil || len(f.Context) > 0 || anchorsBelow(&rest) || strings.Contains(textOf(rest.Raw()), "element") {
+				return nil, nil, refuse(p.Field, "it changes something else than the element, which depends on it", "write it as a JSONPatch")
+			}
+			lists, err := w.keys(&rest, at, to, of)
+			if err != nil {
+				return nil, nil, err
+			}
+			for i, text := range lists {
+				w.changes = append(w.changes, change{
+					text: "(size(" + list.Text + ") == 0 ? [] : " + parenthesizedChoice(text) + ")", path: strings.Trim(to.String(), "'") + "/" + rest.Keys[min(i, len(rest.Keys)-1)].Name, makes: true, field: f.Field,
+				})
+			}
+		}
+		to = to.to(next.Name)
+		at = member(at, next.Name)
+		of, _ = of.field(next.Name)
+		p = next.Value
+	}
+	return p, to, nil
 }
 
 // A change is a list of operations in CEL.

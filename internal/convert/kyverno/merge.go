@@ -328,7 +328,8 @@ func (w *patcher) element(p *syntax.Pattern, by, at string, to location, of shap
 		return nil, refuse(p.Field, "it does not select elements by "+by+" alone", "write it as a JSONPatch")
 	}
 	index := "i"
-	if w.first != "" {
+	if strings.Contains(to.String(), "string(i)") {
+		// It is a list in an element of another one.
 		index = "n"
 	}
 	name := w.scope.Taking(index).ElementName(lastField(to.last()))
