@@ -69,9 +69,6 @@ func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string)
 	case nesting > 0:
 		return refuse(f.Field+".patchStrategicMerge", "it is a merge in a loop in a loop", "write it as a JSONPatch")
 	}
-	if keys := annotated(f.PatchStrategicMerge); keys != nil {
-		return w.annotateEach(f, keys, list, inside)
-	}
 	return w.mergeEach(f, name, list, inside)
 }
 
@@ -93,11 +90,7 @@ func oneList(f *syntax.ForeachMutate) (*syntax.ForeachMutate, error) {
 	if !indexed && (f.PatchesJSON6902 != "" || annotated(f.PatchStrategicMerge) != nil) {
 		return f, nil
 	}
-	p, path := f.PatchStrategicMerge, ""
-	for p != nil && p.Sort == syntax.Map && len(p.Keys) == 1 && p.Keys[0].Anchor == syntax.NoAnchor {
-		path += "." + p.Keys[0].Name
-		p = p.Keys[0].Value
-	}
+	p, path := onlyList(f.PatchStrategicMerge)
 	prefix, name := "", strings.TrimPrefix(path, ".")
 	if at := strings.LastIndexByte(name, '.'); at >= 0 {
 		prefix, name = name[:at], name[at+1:]
@@ -112,6 +105,16 @@ func oneList(f *syntax.ForeachMutate) (*syntax.ForeachMutate, error) {
 	one := *f
 	one.List = "request.object" + path + "[]"
 	return &one, nil
+}
+
+// onlyList returns what is below maps of one key each in a patch, and its path.
+func onlyList(p *syntax.Pattern) (*syntax.Pattern, string) {
+	path := ""
+	for p != nil && p.Sort == syntax.Map && len(p.Keys) == 1 && p.Keys[0].Anchor == syntax.NoAnchor {
+		path += "." + p.Keys[0].Name
+		p = p.Keys[0].Value
+	}
+	return p, path
 }
 
 // annotated returns what a patch adds to annotations or labels, if keys have variables; nil for other patches.
@@ -167,6 +170,9 @@ func (w *patcher) annotateEach(f *syntax.ForeachMutate, keys *syntax.Pattern, li
 
 // mergeEach merges into each element of the list, which the patch names by its own name.
 func (w *patcher) mergeEach(f *syntax.ForeachMutate, name string, list expression.Value, within func(string) string) error {
+	if keys := annotated(f.PatchStrategicMerge); keys != nil {
+		return w.annotateEach(f, keys, list, within)
+	}
 	of := list.Type.Item()
 	path := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(f.List), "request.object."), "[]")
 	p, to, err := beside(w, f, path, list)
