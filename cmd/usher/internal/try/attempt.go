@@ -106,13 +106,11 @@ func (t *Attempter) Decide(ctx context.Context, a *Attempt) (*Result, error) {
 		return nil, err
 	}
 	f.know(store, []Question{q})
-	store.Decide(q.Request)
 	result := &Result{Set: set, flags: f}
 	j := &result.Judgement
-	if *j, err = judgeWithin(ctx, t.limits.Timeout(), set.Decider(resolver), set.Rules, q); err != nil {
+	if *j, err = f.judge(ctx, set.Decider(resolver), set.Rules, q); err != nil {
 		return nil, err
 	}
-	j.MissingFacts, j.read = store.TakeMissing(), store.TakeRead()
 	result.report = decideReport{Suspended: set.Suspended()}
 	result.report.add(*j)
 	var text strings.Builder

@@ -3,6 +3,7 @@ package try
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"time"
 
@@ -122,17 +123,10 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	var late error
 	for _, r := range requests {
 		var j Judgement
-		f.store.Decide(r.Request)
-		if j, late = judgeWithin(cmd.Context(), f.limits.Timeout(), decider, rules, r); late != nil {
+		if j, late = f.judge(cmd.Context(), decider, rules, r); late != nil {
 			// The policy takes as long for the next one.
 			break
 		}
-		if f.server == "" && j.Allowed {
-			if j.Pods, late = podChangeOf(cmd.Context(), f.limits.Timeout(), decider, r, &j); late != nil {
-				break
-			}
-		}
-		j.MissingFacts, j.read = f.store.TakeMissing(), f.store.TakeRead()
 		report.add(j)
 	}
 	if late == nil || len(report.Decisions) > 0 {
@@ -144,6 +138,17 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return cli.ErrNegative
 	}
 	return late
+}
+
+// judge judges one request, and the pods that its object makes.
+func (f *decideFlags) judge(ctx context.Context, decider usher.Decider, rules []rule.Rule, r Question) (Judgement, error) {
+	f.store.Decide(r.Request)
+	j, err := judgeWithin(ctx, f.limits.Timeout(), decider, rules, r)
+	if err == nil && f.server == "" && j.Allowed {
+		j.Pods, err = podChangeOf(ctx, f.limits.Timeout(), decider, r, &j)
+	}
+	j.MissingFacts, j.read = f.store.TakeMissing(), f.store.TakeRead()
+	return j, err
 }
 
 func (f *decideFlags) print(s cli.Streams, report *decideReport) error {
