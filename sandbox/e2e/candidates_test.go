@@ -3,7 +3,10 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -189,4 +192,112 @@ spec:
 		}
 	}
 	refused("spec.policies[0] needs permission to create objectpolicies.usher.dev in " + namespace)
+}
+
+// TestCandidateOfTenant: a tenant tries a policy in a namespace, sees which requests it would deny,
+// and puts it into force; nobody needs a right in another namespace for that.
+func TestCandidateOfTenant(t *testing.T) {
+	t.Parallel()
+	r := newAPIRig(t)
+	ctx := testContext(t)
+	namespace := r.Namespace(t)
+	jane := "jane-" + namespace
+	r.grant(t, jane, namespace, `[{verbs: ["*"], apiGroups: [usher.dev], resources: [policycandidates, objectpolicies, candidatedecisions]}, {verbs: [create, list], apiGroups: [""], resources: [configmaps]}]`)
+	tenant := r.as(t, jane)
+	own := parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ObjectPolicy
+metadata: {name: owned, namespace: %[1]q}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "'owner' in object.metadata.?labels.orValue({})", message: label owner is required}]
+`, namespace)
+	candidate := candidateOf(t, "PolicyCandidate", fmt.Sprintf("{name: owned, namespace: %s}", namespace), nil, own)
+	client, err := tenant.of(candidate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "jane's rights", func() error {
+		_, err := client.Create(ctx, candidate, metav1.CreateOptions{})
+		return err
+	})
+	r.awaitCondition(t, candidate, "Evaluated", "True")
+	tenant.create(t, configMap(t, namespace, "unowned"))
+	r.awaitCounts(t, candidate, map[string]int64{"newlyDenied": 1, "newlyAllowed": 0, "skipped": 0})
+
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, readFile(t, r.process.CAFile()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	watched := func(namespace string) string {
+		out, failures, _ := run(t, "watch", "--candidates", "--denied", "--explain", "--once", "-n", namespace,
+			"--server", strings.TrimSuffix(r.url, "/usher/v1/"), "--ca-file", ca, "--kubeconfig", r.Kubeconfig)
+		return out + failures
+	}
+	eventually(t, "the request is among those that differ", func() error {
+		out := watched(namespace)
+		for _, want := range []string{"denied+ CREATE ConfigMap " + namespace + "/unowned " + jane, "PolicyCandidate " + namespace + "/owned", "usher exempt"} {
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("there is no %q:\n%s", want, out)
+			}
+		}
+		return nil
+	})
+	if out := watched(r.Namespace(t)); strings.Contains(out, "unowned") {
+		t.Errorf("another namespace has it, too:\n%s", out)
+	}
+
+	out, failures, code := run(t, "promote", "owned", "-n", namespace, "--apply", "--kubeconfig", r.impersonate(t, jane))
+	if code != 0 {
+		t.Fatalf("promote: %d: %s%s", code, out, failures)
+	}
+	eventually(t, "the policy is in force", func() error {
+		_, err := tenant.try(ctx, configMap(t, namespace, "late"))
+		return wantDenied(err, "label owner is required")
+	})
+	if _, err := client.Get(ctx, candidate.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the candidate is still there: %v", err)
+	}
+}
+
+// TestCandidateForAPIServers: a policy that API servers enforce themselves is tried with its binding.
+func TestCandidateForAPIServers(t *testing.T) {
+	t.Parallel()
+	r := sharedRig(t)
+	ctx := testContext(t)
+	namespace := r.Namespace(t)
+	policy := parse(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %q}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "!('x' in object.metadata.?labels.orValue({}))", message: no x}]
+`, namespace)
+	binding := parse(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]q}
+spec:
+  policyName: %[1]q
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]q}}}
+`, namespace)
+	candidate := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: bound-%s}", namespace), nil, policy, binding)
+	r.create(t, candidate)
+	r.awaitCondition(t, candidate, "Evaluated", "True")
+	marked := func(name string) *unstructured.Unstructured {
+		o := configMap(t, namespace, name)
+		o.SetLabels(map[string]string{"x": ""})
+		return o
+	}
+	r.create(t, marked("marked"))
+	r.create(t, configMap(t, namespace, "plain"))
+	r.awaitCounts(t, candidate, map[string]int64{"seen": 2, "newlyDenied": 1, "skipped": 0})
+	r.promotes(t, candidate, 0, "--apply")
+	t.Cleanup(func() { r.remove(binding); r.remove(policy) })
+	eventually(t, "API servers enforce it", func() error {
+		_, err := r.try(ctx, marked("late"))
+		return wantDenied(err, "no x")
+	})
 }
