@@ -261,6 +261,24 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// TestNotFor: a request that a policy turns out not to be for is not one that its candidate has seen.
+func TestNotFor(t *testing.T) {
+	t.Parallel()
+	e := candidate.New(candidate.Options{Facts: facts()})
+	policy := objectPolicy("", "p", denies+`, matchConditions: [{name: few, expression: "request.operation == 'DELETE'"}]`)
+	e.Update(all(t, []string{proposal("", "", policy)}), func() []compile.Compiled { return nil })
+	deletions := int64(0)
+	for _, r := range session(t) {
+		if r.Phase == usher.Validate && r.Operation == usher.Delete {
+			deletions++
+		}
+		e.Offer(r, &usher.Decision{Verdict: usher.Allow})
+	}
+	if got := counted(t, e); got.Seen != deletions || deletions == 0 {
+		t.Errorf("%d were seen, want %d", got.Seen, deletions)
+	}
+}
+
 // TestBounds: requests that wait take a bounded number of bytes, in all and by namespace, and those that do
 // not fit are counted.
 func TestBounds(t *testing.T) {

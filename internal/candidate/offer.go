@@ -240,9 +240,10 @@ func (c *compared) overdue(late []overrun.Overrun) bool {
 	return len(late) >= mostLate || slices.ContainsFunc(late, func(o overrun.Overrun) bool { return o.Policy == (usher.PolicyRef{}) || c.affected[o.Policy] })
 }
 
-// ran reports whether a policy that the candidate affects has decided something.
+// ran reports whether a policy that the candidate affects has decided something: a request that none of them is
+// for was not seen.
 func (c *compared) ran(d *usher.Decision) bool {
-	return slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return c.affected[f.Policy] })
+	return slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return c.affected[f.Policy] && f.Outcome != usher.Skipped })
 }
 
 // others returns the decision without the policies that the candidate affects.

@@ -64,7 +64,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", http.HandlerFunc(s.page(files)))
+	mux.Handle("GET /{$}", s.page(files))
 	mux.Handle("GET /assets/{name}", http.HandlerFunc(files.serve))
 	mux.Handle("GET /api/v1/openapi.json", s.known(func(w http.ResponseWriter, _ *http.Request) { writeBody(w, described) }))
 	mux.Handle("GET /api/v1/ping", s.known(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
@@ -165,7 +165,8 @@ func (s *Server) page(files *assets) http.HandlerFunc {
 		token := r.URL.Query().Get("token")
 		switch {
 		case token != "" && (s.take(token) || s.isKnown(r)):
-			http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			// The page is served over HTTP, on loopback.
+			http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // without Secure: see above
 			// The token does not stay in the address, nor in the history.
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		case !s.isKnown(r):

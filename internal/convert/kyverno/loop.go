@@ -109,12 +109,12 @@ func oneList(f *syntax.ForeachMutate) (*syntax.ForeachMutate, error) {
 
 // onlyList returns what is below maps of one key each in a patch, and its path.
 func onlyList(p *syntax.Pattern) (*syntax.Pattern, string) {
-	path := ""
+	var path strings.Builder
 	for p != nil && p.Sort == syntax.Map && len(p.Keys) == 1 && p.Keys[0].Anchor == syntax.NoAnchor {
-		path += "." + p.Keys[0].Name
+		path.WriteString("." + p.Keys[0].Name)
 		p = p.Keys[0].Value
 	}
-	return p, path
+	return p, path.String()
 }
 
 // annotated returns what a patch adds to annotations or labels, if keys have variables; nil for other patches.

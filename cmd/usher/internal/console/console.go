@@ -83,7 +83,7 @@ func (f *flags) run(cmd *cobra.Command, s cli.Streams) error {
 		return err
 	}
 	if b.folder != nil {
-		defer b.folder.Close()
+		defer func() { _ = b.folder.Close() }()
 	}
 	if err := f.evaluators(b); err != nil {
 		return err
