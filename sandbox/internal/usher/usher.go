@@ -128,7 +128,9 @@ func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\'
 // Restart starts a stopped usher again, at the same address.
 func (p *Process) Restart() error {
 	p.done = make(chan struct{})
-	p.command = exec.Command(p.Script)
+	// By name of the shell: a script that was just written cannot be executed while a child of another
+	// goroutine has it open, too.
+	p.command = exec.Command("/bin/sh", p.Script)
 	p.command.Env = p.env
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start usher: %w", err)
