@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Comp
 		return nil
 	}
 	var problems []rule.Problem
-	about := explained{targets: targets, broad: broad, selects: !readsNamespace(p)}
+	about := explained{targets: targets, broad: broad, selects: !readsNamespace(p), depends: dependsOnUsers(p)}
 	for _, r := range p.Unbound() {
 		t.free(&r, p, targets)
 		if never := neverEqual(set, &r); len(never) > 0 {
@@ -99,6 +100,20 @@ func (t *Trial) tryParamless(ctx context.Context, set *kind.Set, p compile.Typed
 func readsNamespace(p compile.Typed) bool {
 	for _, e := range p.Expressions() {
 		if strings.Contains(e.Text, "namespaceObject") {
+			return true
+		}
+	}
+	return false
+}
+
+// sender finds that an expression asks who sends a request, or does more with its name than compare it.
+var sender = regexp.MustCompile(`\brequest\.(userInfo\b|name(space)?\s*\.)|\bauthorizer\b`)
+
+// dependsOnUsers reports whether expressions of a policy say something else for other users or names, which
+// they are not tried with.
+func dependsOnUsers(p compile.Typed) bool {
+	for _, e := range p.Expressions() {
+		if sender.MatchString(e.Text) {
 			return true
 		}
 	}

@@ -64,6 +64,9 @@ func needlessFields(runs []*run) []rule.Problem {
 // certain reports whether the effect of the rule depends only on values that it compares with
 // constants.
 func (t *subject) certain() bool {
+	if t.explained.depends {
+		return false
+	}
 	for _, s := range t.rule.Steps {
 		_, traced := s.Program.(rule.Traced)
 		if t.rule.Phase == usher.Mutate && s.Name == "template" || !traced && s.Name != "origin" && s.Name != "plaintext" {
@@ -109,11 +112,11 @@ func (t *run) always() {
 	if t.rule.Phase != usher.Validate || !t.certain() || t.tried == 0 || t.refused < t.tried || t.unknown || t.explained.reads {
 		return
 	}
-	if (len(t.uses) == 0 || t.limited()) && len(t.rule.Match.Operations) > 0 {
+	if (len(t.uses) == 0 || t.limited()) && !t.unlimited() {
 		return
 	}
 	what, do := fmt.Sprintf("every %s that it was tried on would be refused: %s", t.of.Kind, cmp.Or(t.last, "no reason is given")), "correct the rule, and try it with usher decide"
-	if len(t.rule.Match.Resources)+len(t.rule.Match.Operations) == 0 {
+	if len(t.rule.Match.Resources) == 0 && t.unlimited() {
 		what = fmt.Sprintf("every %s that it was tried on would be refused, on CREATE, UPDATE and DELETE: %s", t.of.Kind, cmp.Or(t.last, "no reason is given"))
 		do = "write targetOperations: [CREATE], so that those that exist can be changed and deleted"
 		if t.explained.targets != nil {
@@ -121,6 +124,12 @@ func (t *run) always() {
 		}
 	}
 	t.problems = append(t.problems, t.problem(what, do))
+}
+
+// unlimited reports whether the rule is for every operation that changes objects: none is named, or each.
+func (t *subject) unlimited() bool {
+	named := t.rule.Match.Operations
+	return len(named) == 0 || !slices.ContainsFunc([]usher.Operation{usher.Create, usher.Update, usher.Delete}, func(o usher.Operation) bool { return !slices.Contains(named, o) })
 }
 
 // limited reports whether the rule applies only to some objects of the kind.

@@ -65,6 +65,9 @@ type explained struct {
 	// selects says that the namespace only decides whether an admission policy is for a request: its
 	// expressions do not read it.
 	selects bool
+	// depends says that expressions of an admission policy ask who sends the request, or for what name in
+	// another way than by comparing it: the requests that it is tried on say little about others.
+	depends bool
 	// absent says that the objects do not exist which an object policy has as data.
 	absent bool
 }
