@@ -336,6 +336,17 @@ func TestWithTimeOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestWithErrors: of a policy in which the trial finds an error, nothing else is said.
+func TestWithErrors(t *testing.T) {
+	t.Parallel()
+	policy := decode(t, objectPolicy("{"+everything+"}"))
+	wrong := []rule.Problem{{Severity: rule.Mistake, What: "no Pod has it"}}
+	problems := lockout.With(func(context.Context, compile.Compiled) []rule.Problem { return wrong }, installed)(t.Context(), compile.Policy(policy))
+	if !slices.Equal(problems, wrong) {
+		t.Errorf("problems %v", problems)
+	}
+}
+
 // TestNamespaceOfUsher: the requests of Usher are for the namespace that it is in.
 func TestNamespaceOfUsher(t *testing.T) {
 	t.Parallel()

@@ -20,12 +20,16 @@ const (
 )
 
 // With returns a function that tries a policy that is written with next, and then on the requests. Each has
-// a time of its own. All problems that it adds are warnings.
+// a time of its own. All problems that it adds are warnings. A policy that next finds an error in is not tried
+// on the requests: what it does to them is not what its writer means.
 func With(next func(context.Context, compile.Compiled) []rule.Problem, o Options) func(context.Context, compile.Compiled) []rule.Problem {
 	return func(ctx context.Context, c compile.Compiled) []rule.Problem {
 		trying, done := context.WithTimeout(ctx, longestTrial)
 		defer done()
 		problems := next(trying, c)
+		if len(rule.Errors(rule.Written(problems))) > 0 {
+			return problems
+		}
 		limit := longestTry
 		if c.Ref.Namespace != "" {
 			limit = longestTenantTry

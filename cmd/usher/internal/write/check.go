@@ -243,7 +243,7 @@ func (f *checkFlags) report(ctx context.Context, set source.Set, compiled []comp
 	}
 	var refused []lockout.Finding
 	if f.lockout.on {
-		findings, more, err := f.lockout.try(ctx, f.limits.Timeout(), compiled)
+		findings, more, err := f.lockout.try(ctx, f.limits.Timeout(), compiled, found)
 		if err != nil {
 			return checkReport{}, err
 		}

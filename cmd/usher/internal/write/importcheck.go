@@ -32,7 +32,7 @@ func (f *importFlags) sound(ctx context.Context, imports []convert.Import, o con
 		return err
 	}
 	recovery := lockoutFlag{}
-	findings, _, err := recovery.try(ctx, f.limits.Timeout(), compiled)
+	findings, _, err := recovery.try(ctx, f.limits.Timeout(), compiled, nil)
 	if err != nil {
 		return err
 	}

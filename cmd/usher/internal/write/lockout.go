@@ -44,15 +44,16 @@ func (f *lockoutFlag) options() (lockout.Options, error) {
 	return o, nil
 }
 
-// try returns the findings about the policies that compile, and the problems that these are.
-// None of their rules may take longer than timeout for a request.
-func (f *lockoutFlag) try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled) ([]lockout.Finding, []rule.Problem, error) {
+// try returns the findings about the policies that compile, and in which no error was found as they were
+// tried, and the problems that these are. None of their rules may take longer than timeout for a request.
+func (f *lockoutFlag) try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, found []rule.Problem) ([]lockout.Finding, []rule.Problem, error) {
 	o, err := f.options()
 	if err != nil {
 		return nil, nil, err
 	}
+	wrong := rule.Errors(rule.Written(found))
 	sound := slices.DeleteFunc(slices.Clone(compiled), func(c compile.Compiled) bool {
-		return len(rule.Errors(rule.Written(c.Problems))) > 0
+		return len(rule.Errors(rule.Written(c.Problems))) > 0 || slices.ContainsFunc(wrong, func(p rule.Problem) bool { return p.Policy == c.Ref })
 	})
 	results, err := policies.Within(ctx, timeout, "try policies", func(ctx context.Context) ([]lockout.Report, error) {
 		return lockout.All(ctx, sound, o)
