@@ -61,6 +61,27 @@ func NoRight(forbidden []Forbidden) string {
 	return "you may not list " + strings.Join(names, ", ")
 }
 
+// MayRefuse returns the resources of the kinds whose policies may refuse what those decide that were read.
+func MayRefuse(forbidden []Forbidden) []string {
+	var all []string
+	for _, f := range forbidden {
+		if !f.Kind.Authorizes && !f.Kind.Exempts {
+			all = append(all, f.Kind.GroupVersionResource().GroupResource().String())
+		}
+	}
+	return all
+}
+
+// Unread says that no policy refuses a request, but that there are kinds of policies that could not be read;
+// it is empty if there are none.
+func Unread(leftOut []string) string {
+	if len(leftOut) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no policy that you may read refuses it; %s of policies could not be read "+
+		"(the message of the denial names the policy; whoever administers the cluster can exempt it)", cli.Count(len(leftOut), "kind", "kinds"))
+}
+
 // FromCluster returns the policies of all kinds that a cluster has for a namespace, also Kubernetes' own,
 // which its API server enforces: those of the cluster, and those in the namespace, or in all if it is
 // empty. Kinds that are not served have none. It returns the kinds that the user may not read, and

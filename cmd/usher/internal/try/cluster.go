@@ -67,7 +67,9 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	if err != nil {
 		return policies.Set{}, nil, err
 	}
-	stored, forbidden, err := policies.Readable(cmd, s, clients.Policies, cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)))
+	// As with kubectl.
+	f.namespace, f.mapper = cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)), clients.Mapper
+	stored, forbidden, err := policies.Readable(cmd, s, clients.Policies, f.namespace)
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--from-cluster: %w", err)
 	}
@@ -75,6 +77,7 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	if err != nil {
 		return policies.Set{}, nil, policies.Without(forbidden, err)
 	}
+	f.leftOut = policies.MayRefuse(forbidden)
 	if len(forbidden) > 0 {
 		cli.Notef(cmd, s, "warning", "%s: these are left out", policies.NoRight(forbidden))
 	}

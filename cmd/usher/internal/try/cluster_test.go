@@ -104,20 +104,28 @@ spec:
 	}
 }
 
-// TestTenants: who may list policies in one namespace asks about these, and learns what is left out.
-func TestTenants(t *testing.T) {
-	t.Parallel()
-	const policy = `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"named","namespace":"shop"},"spec":{
+// tenantPolicy is one of the namespace shop.
+const tenantPolicy = `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"named","namespace":"shop"},"spec":{
 		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["*"],"resources":["configmaps"]}]},
 		"validations":[{"expression":"oldObject != null || object.metadata.name != 'closed'","message":"closed"}]}}`
+
+// tenantCluster returns the kubeconfig of an API server whose user may list ObjectPolicies in the namespace shop alone.
+func tenantCluster(t *testing.T) string {
+	t.Helper()
 	const group = "/apis/usher.dev/v1alpha1/"
-	config := kubeconfig(t, map[string]string{
+	return kubeconfig(t, map[string]string{
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                       `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]}]}`,
 		"/api/v1/namespaces/shop":       `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
 		group + "clusterobjectpolicies": "", group + "objectpolicies": "", group + "policyexemptions": "", group + "namespaces/shop/policyexemptions": "",
-		group + "namespaces/shop/objectpolicies": `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","metadata":{},"items":[` + policy + `]}`,
+		group + "namespaces/shop/objectpolicies": `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","metadata":{},"items":[` + tenantPolicy + `]}`,
 	})
+}
+
+// TestTenants: who may list policies in one namespace asks about these, and learns what is left out.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	config := tenantCluster(t)
 	for _, c := range []struct {
 		reason, command, name, namespace string
 		status                           int
@@ -126,7 +134,7 @@ func TestTenants(t *testing.T) {
 		{"explain", "explain", "closed", "shop", 1, []string{"those of other namespaces than shop are left out", "you may not list clusterobjectpolicies.usher.dev, policyexemptions.usher.dev: these are left out"}},
 		{"decide", "decide", "closed", "shop", 1, []string{"those of other namespaces than shop are left out"}},
 		{"exempt", "exempt", "closed", "shop", 0, []string{"those of other namespaces than shop are left out"}},
-		{"nothing refuses it here", "exempt", "open", "shop", 1, []string{"policies that Usher reads from files are not seen here: name these files with -p"}},
+		{"nothing refuses it here", "exempt", "open", "shop", 1, []string{"open: no policy that you may read refuses it; 1 kind of policies could not be read", "policies that Usher reads from files are not seen here: name these files with -p"}},
 		{"without the namespace", "decide", "closed", "", 2, []string{"no policies of the cluster can be used"}},
 	} {
 		file := filepath.Join(t.TempDir(), "object.yaml")
@@ -142,14 +150,91 @@ func TestTenants(t *testing.T) {
 		}
 		stderr, status := execute(t, args)
 		for _, want := range c.want {
-			if status != c.status || !strings.Contains(stderr, want) {
+			if status != c.status || !strings.Contains(stderr, want) || strings.Contains(stderr, "needs no exemption") {
 				t.Errorf("%s: status %d, want %d and %q:\n%s", c.reason, status, c.status, want, stderr)
 			}
 		}
 	}
 }
 
+// TestAllowedByWhatIsRead: where kinds of policies could not be read, no verdict is a plain "allowed".
+func TestAllowedByWhatIsRead(t *testing.T) {
+	t.Parallel()
+	config := tenantCluster(t)
+	file := filepath.Join(t.TempDir(), "object.yaml")
+	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"open"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"decide", "explain"} {
+		for output, want := range map[string]string{
+			"text": "ConfigMap shop/open: allowed by the policies that you may read\n",
+			"json": `"leftOut":["clusterobjectpolicies.usher.dev"]`,
+		} {
+			out, stderr, status := executed(t, []string{command, file, "-n", "shop", "--from-cluster", "--kubeconfig", config, "-o", output})
+			if output == "json" {
+				out = strings.Join(strings.Fields(out), "")
+			} else if !strings.Contains(out, "hint: no policy that you may read refuses it; 1 kind of policies could not be read") {
+				t.Errorf("%s: no hint:\n%s", command, out)
+			}
+			if status != cli.ExitOK || !strings.Contains(out, want) {
+				t.Errorf("%s -o %s: status %d, want %q:\n%s%s", command, output, status, want, out, stderr)
+			}
+		}
+	}
+}
+
+// TestNamespaceOfRequests: objects of namespaced kinds that name no namespace are in that of the kubeconfig, and
+// without a cluster there is a note if a policy would be for them in its namespace.
+func TestNamespaceOfRequests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "kubeconfig")
+	text, err := os.ReadFile(tenantCluster(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		config:                            strings.Replace(string(text), `{"cluster":"c"}`, `{"cluster":"c","namespace":"shop"}`, 1),
+		filepath.Join(dir, "policy.yaml"): tenantPolicy,
+		filepath.Join(dir, "map.yaml"):    `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"closed"}}`,
+		filepath.Join(dir, "other.yaml"):  `{"apiVersion":"v1","kind":"Service","metadata":{"name":"closed"}}`,
+		filepath.Join(dir, "pv.yaml"):     `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"closed"}}`,
+	}
+	for file, text := range files {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const note = "note: CREATE v1 ConfigMap closed names no namespace, so that no policy of a namespace is for it: -n shop says where it is\n"
+	own := []string{"-p", filepath.Join(dir, "policy.yaml")}
+	inCluster := []string{"--from-cluster", "--kubeconfig", config}
+	for _, c := range []struct {
+		reason, file string
+		more         []string
+		status       int
+		stderr, out  string
+	}{
+		{"that of the kubeconfig", "map.yaml", inCluster, cli.ExitNegative, "", "ConfigMap shop/closed: denied"},
+		{"that of -n", "map.yaml", append(own[:2:2], "-n", "shop"), cli.ExitNegative, "", "ConfigMap shop/closed: denied"},
+		{"another one of -n", "map.yaml", append(own[:2:2], "-n", "other"), cli.ExitOK, "", "ConfigMap other/closed: allowed\n"},
+		{"none", "map.yaml", own, cli.ExitOK, note, "ConfigMap closed: allowed\n"},
+		{"none, and the policy is for other kinds", "other.yaml", own, cli.ExitOK, "", "Service closed: allowed\n"},
+		{"a cluster-scoped kind", "pv.yaml", append(own[:2:2], "-n", "shop"), cli.ExitOK, "", "PersistentVolume closed: allowed\n"},
+	} {
+		out, stderr, status := executed(t, append([]string{"decide", filepath.Join(dir, c.file)}, c.more...))
+		if status != c.status || strings.Contains(stderr, note) != (c.stderr != "") || !strings.Contains(out, c.out) {
+			t.Errorf("%s: status %d, want %d, %q and %q:\n%s%s", c.reason, status, c.status, c.out, c.stderr, out, stderr)
+		}
+	}
+}
+
 func execute(t *testing.T, args []string) (stderr string, status int) {
+	t.Helper()
+	_, stderr, status = executed(t, args)
+	return stderr, status
+}
+
+func executed(t *testing.T, args []string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
@@ -159,7 +244,7 @@ func execute(t *testing.T, args []string) (stderr string, status int) {
 		return root
 	}
 	status = cli.Execute(t.Context(), newRoot, s, args)
-	return errs.String(), status
+	return out.String(), errs.String(), status
 }
 
 // emptyCluster returns the kubeconfig of an API server that has the namespace shop and nothing else.

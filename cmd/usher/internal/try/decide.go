@@ -35,6 +35,8 @@ type decideFlags struct {
 	// store looks up the objects of --facts, and set has the policies.
 	store *facts.Store
 	set   policies.Set
+	// leftOut are resources of policies that the user may not read, and that may refuse what others allow.
+	leftOut []string
 }
 
 // Decide returns usher decide.
@@ -146,6 +148,9 @@ func (f *decideFlags) judge(ctx context.Context, decider usher.Decider, rules []
 	j, err := judgeWithin(ctx, f.limits.Timeout(), decider, rules, r)
 	if err == nil && f.server == "" && j.Allowed {
 		j.Pods, err = podChangeOf(ctx, f.limits.Timeout(), decider, r, &j)
+	}
+	if j.Allowed {
+		j.LeftOut = f.leftOut
 	}
 	j.MissingFacts, j.read = f.store.TakeMissing(), f.store.TakeRead()
 	return j, err

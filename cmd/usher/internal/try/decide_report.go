@@ -82,6 +82,7 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 		j.printRules(b, p)
 	}
 	printMissing(b, "  ", "", j.MissingFacts, p)
+	printUnread(b, j.LeftOut, p)
 	if j.changed() {
 		changes, err := changesOf(j.before, j.Result, p)
 		if err != nil {
@@ -104,9 +105,24 @@ func (j *Judgement) verdict(p cli.Palette) string {
 	case !j.Allowed:
 		return cli.Paint(p.Red, fmt.Sprintf("denied (%s)", j.Phase))
 	case j.changed():
-		return cli.Paint(p.Green, "allowed, changed") + warned
+		return allowedBy(j.LeftOut, p) + cli.Paint(p.Green, ", changed") + warned
 	}
-	return cli.Paint(p.Green, "allowed") + warned
+	return allowedBy(j.LeftOut, p) + warned
+}
+
+// allowedBy is the verdict on a request that no policy refuses, some kinds of which may be left out.
+func allowedBy(leftOut []string, p cli.Palette) string {
+	if len(leftOut) > 0 {
+		return cli.Paint(p.Yellow, "allowed by the policies that you may read")
+	}
+	return cli.Paint(p.Green, "allowed")
+}
+
+// printUnread tells that policies may refuse a request that could not be read.
+func printUnread(b *strings.Builder, leftOut []string, p cli.Palette) {
+	if text := policies.Unread(leftOut); text != "" {
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "hint:"), text)
+	}
 }
 
 func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {

@@ -106,6 +106,8 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	for i := range deciding {
 		x, err := deciding[i].exempt(cmd.Context(), f.exemption)
 		switch {
+		case errors.Is(err, errNeedless) && len(f.leftOut) > 0:
+			fmt.Fprintf(s.Err, "usher: %s: %s%s\n", deciding[i].about, policies.Unread(f.leftOut), f.unseen())
 		case errors.Is(err, errAllowed):
 			fmt.Fprintf(s.Err, "usher: %s is %v%s\n", deciding[i].about, err, f.unseen())
 		case errors.Is(err, errNoHelp):

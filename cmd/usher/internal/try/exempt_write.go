@@ -21,8 +21,9 @@ import (
 )
 
 var (
-	errAllowed = errors.New("allowed")
-	errNoHelp  = errors.New("no exemption helps")
+	errAllowed  = errors.New("allowed")
+	errNeedless = fmt.Errorf("%w: it needs no exemption", errAllowed)
+	errNoHelp   = errors.New("no exemption helps")
 )
 
 // exemptionOptions are what the author of an exemption decides.
@@ -109,7 +110,7 @@ func allowed(findings []usher.Finding) error {
 		}
 	}
 	if len(refs) == 0 {
-		return fmt.Errorf("%w: it needs no exemption", errAllowed)
+		return errNeedless
 	}
 	return fmt.Errorf("%w, with a warning or an audit annotation of %s: --if-denied writes the exemption before they deny", errAllowed, strings.Join(refs, ", "))
 }

@@ -85,6 +85,8 @@ type explained struct {
 	Operation usher.Operation       `json:"operation"`
 	Allowed   bool                  `json:"allowed"`
 	Phases    []explain.Explanation `json:"phases"`
+	// LeftOut is as in a [Judgement].
+	LeftOut []string `json:"leftOut,omitempty"`
 	// MissingFacts are objects that policies read and that --facts does not have.
 	MissingFacts []string `json:"missingFacts,omitempty"`
 	// Presets are as in a [Judgement].
@@ -163,6 +165,9 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 			return err
 		}
 		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.TakeMissing(), Presets: j.Presets}
+		if j.Allowed {
+			one.LeftOut = f.leftOut
+		}
 		if err := f.explain(cmd.Context(), report, one, set.Rules, facts, j.asked); err != nil {
 			return fmt.Errorf("%s: %w", q.File, err)
 		}

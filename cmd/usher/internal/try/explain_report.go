@@ -29,7 +29,7 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 }
 
 func (e *explained) print(b *strings.Builder, p cli.Palette) {
-	verdict := cli.Paint(p.Green, "allowed")
+	verdict := allowedBy(e.LeftOut, p)
 	if !e.Allowed {
 		verdict = cli.Paint(p.Red, "denied")
 	}
@@ -42,6 +42,7 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 		printPhase(b, &e.Phases[i], p)
 	}
 	printMissing(b, "  ", "", e.MissingFacts, p)
+	printUnread(b, e.LeftOut, p)
 	printPresets(b, e.Presets, p)
 }
 

@@ -29,6 +29,8 @@ type Judgement struct {
 	Warnings    []string     `json:"warnings,omitempty"`
 	Rules       []ruleResult `json:"rules"`
 	NearMatches []nearMatch  `json:"nearMatches,omitempty"`
+	// LeftOut are the kinds of policies that could not be read, and that may refuse what is allowed here.
+	LeftOut []string `json:"leftOut,omitempty"`
 	// MissingFacts are objects that policies read and that --facts does not have.
 	MissingFacts []string    `json:"missingFacts,omitempty"`
 	Patch        usher.Patch `json:"patch,omitempty"`

@@ -7,10 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
+	"github.com/usher-dev/usher/internal/kind"
 )
 
 // requestFlags define which requests are made for which objects.
@@ -21,6 +24,9 @@ type requestFlags struct {
 	namespace, name       string
 	user                  user.Flags
 	dryRun                bool
+	// mapper has the kinds of the cluster, if there is one, and kinds are those of Kubernetes, once needed.
+	mapper meta.RESTMapper
+	kinds  *kind.Set
 	// known are the objects that were read, those before updates last.
 	known []map[string]any
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -13,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/policytest"
 )
 
@@ -70,10 +73,10 @@ func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) 
 func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.Request, error) {
 	metadata, _ := in.Object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
-	if in.Object["kind"] == "Namespace" {
+	switch {
+	case in.Object["kind"] == "Namespace":
 		namespace, _ = metadata["name"].(string)
-	}
-	if namespace == "" {
+	case namespace == "" && f.namespace != "" && f.inNamespace(in.Object):
 		namespace = f.namespace
 	}
 	r := policytest.Request{
@@ -99,6 +102,41 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 	case usher.Create, usher.Connect:
 	}
 	return r.For(usher.Mutate)
+}
+
+// inNamespace reports whether an object is of a kind whose objects are in namespaces.
+func (f *requestFlags) inNamespace(object map[string]any) bool {
+	of := result.IdentityOf(object)
+	gvk := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)
+	if f.mapper != nil {
+		if mapping, err := f.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err == nil {
+			return mapping.Scope.Name() == meta.RESTScopeNameNamespace
+		}
+	}
+	if f.kinds == nil {
+		f.kinds = kind.Recorded()
+	}
+	return objects.KindOf(gvk, f.kinds).Namespaced
+}
+
+// noteNoNamespace prints to s.Err that an object names no namespace, so that a policy is not for it that would be
+// in its namespace.
+func (f *decideFlags) noteNoNamespace(cmd *cobra.Command, s cli.Streams, questions []Question) {
+	for _, q := range questions {
+		object, err := q.Request.Target().Tree()
+		if err != nil || q.Request.Namespace != "" {
+			continue
+		}
+		target := targetOf(q.Request, object)
+		for i := range f.set.Rules {
+			r := &f.set.Rules[i]
+			target.Namespace = r.Policy.Namespace
+			if target.Namespace != "" && r.Match.Matches(&target) && f.inNamespace(object) {
+				cli.Notef(cmd, s, "note", "%s names no namespace, so that no policy of a namespace is for it: -n %s says where it is", aboutRequest(q.Request), target.Namespace)
+				return
+			}
+		}
+	}
 }
 
 // oldOf finds the object that is updated. A single one may have another name: users compare two

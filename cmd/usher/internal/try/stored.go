@@ -66,6 +66,7 @@ func (f *decideFlags) questions(cmd *cobra.Command, s cli.Streams) ([]Question, 
 		return nil, err
 	}
 	f.noteWritten(cmd, s, all)
+	f.noteNoNamespace(cmd, s, all)
 	all = append(all, stored...)
 	f.know(f.store, all)
 	return all, nil
@@ -79,9 +80,6 @@ func (f *decideFlags) stored(ctx context.Context) ([]Question, error) {
 	clients, err := f.connect()
 	if err != nil {
 		return nil, err
-	}
-	if f.namespace == "" {
-		f.namespace = cluster.NamespaceOf(f.kubeconfig, f.context)
 	}
 	mapper := restmapper.NewShortcutExpander(clients.Mapper, clients.Kube.Discovery(), nil)
 	who, err := f.user.User()
