@@ -79,7 +79,7 @@ func Unread(leftOut []string) string {
 		return ""
 	}
 	return fmt.Sprintf("no policy that you may read refuses it; %s of policies could not be read "+
-		"(the message of the denial names the policy; whoever administers the cluster can exempt it)", cli.Count(len(leftOut), "kind", "kinds"))
+		"(the message of the denial names the policy; anyone who administers the cluster can exempt it)", cli.Count(len(leftOut), "kind", "kinds"))
 }
 
 // FromCluster returns the policies of all kinds that a cluster has for a namespace, also Kubernetes' own,
