@@ -34,7 +34,7 @@ func Problems(findings []Finding) []rule.Problem {
 		first := &some[0]
 		p := rule.Problem{
 			Policy: first.Policy, Severity: rule.Error, Field: key.rule,
-			What: fmt.Sprintf("%s %s: %s, the first of these samples: %s", verb(key.effect), count(len(some)), topics(some), first.What),
+			What: fmt.Sprintf("%s %s%s", verb(key.effect), about(some), first.What),
 			Do:   remedy(first.Policy),
 		}
 		switch key.effect {
@@ -61,11 +61,20 @@ func verb(e Effect) string {
 	return "the rule refuses"
 }
 
-func count(n int) string {
-	if n == 1 {
-		return "a request without which a cluster cannot recover"
+// about returns what findings have in common, before the first of them. The policy of a team is about the
+// namespace of the team: a cluster can recover without, but not this namespace.
+func about(some []Finding) string {
+	policy, which, samples := some[0].Policy, "without which a cluster cannot recover: "+topics(some), ", the first of these samples: "
+	if kind, _ := api.KindCalled(policy.Kind); kind.Namespaced && policy.Namespace != "kube-system" {
+		which, samples = fmt.Sprintf("in %s that Kubernetes and its administrators depend on", policy.Namespace), ", such as: "
+		if len(some) == 1 {
+			samples = ": "
+		}
 	}
-	return fmt.Sprintf("%d requests without which a cluster cannot recover", n)
+	if len(some) == 1 {
+		return "a request " + which + samples
+	}
+	return fmt.Sprintf("%d requests %s%s", len(some), which, samples)
 }
 
 // topics returns the groups of findings with how many there are of each.
