@@ -273,7 +273,7 @@ type Outcome string
 
 // The outcomes of a rule.
 const (
-	// Passed: the rule ran, had no objection and changed nothing.
+	// Passed: the rule ran, denied nothing and changed nothing. What it warned of is in Checks.
 	Passed Outcome = "passed"
 	// Skipped: the rule turned out not to be for the request; Message says why.
 	Skipped Outcome = "skipped"

@@ -46,6 +46,10 @@ func TestMainServesUntilItIsToldToEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = command.Process.Kill() })
 	lines := bufio.NewReader(stderr)
+	warning, err := lines.ReadString('\n')
+	if err != nil || !strings.Contains(warning, "no certificate is configured") {
+		t.Fatalf("it says %q, %v", warning, err)
+	}
 	line, err := lines.ReadString('\n')
 	found := regexp.MustCompile(`serving url=(\S+)`).FindStringSubmatch(line)
 	if err != nil || found == nil {

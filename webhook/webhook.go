@@ -190,6 +190,7 @@ func (s *Server) certify(config *tls.Config, o Options, load loader) error {
 	case o.CertFile != "":
 		s.certificate, err = load(o.CertFile, o.KeyFile, "", s.log)
 	default:
+		s.log.Warn("no certificate is configured: one for localhost was made, which no API server trusts", "do", "make one with usher certs")
 		s.certificate, err = cert.SelfSigned(cert.Options{Log: s.log})
 	}
 	if err != nil {

@@ -89,8 +89,11 @@ func generated(r *usher.Request, object map[string]any) (named map[string]any, n
 }
 
 // RequestOf returns the request of an AdmissionReview, of the phase Mutate. It shares the bytes of the
-// objects.
+// objects. That of nil, as in a review without a request, has no operation, so that policies refuse to decide it.
 func RequestOf(r *admissionv1.AdmissionRequest) *usher.Request {
+	if r == nil {
+		return &usher.Request{Phase: usher.Mutate}
+	}
 	request := &usher.Request{
 		UID:         string(r.UID),
 		Phase:       usher.Mutate,

@@ -153,3 +153,11 @@ func TestPatchesOfValidationAreLogged(t *testing.T) {
 		t.Errorf("the log does not say once what is wrong: %s", logged.String())
 	}
 }
+
+// TestReviewWithoutRequest: its request has no operation, which policies do not decide about.
+func TestReviewWithoutRequest(t *testing.T) {
+	t.Parallel()
+	if request := admission.RequestOf((&admissionv1.AdmissionReview{}).Request); request == nil || request.Operation != "" {
+		t.Errorf("got %+v", request)
+	}
+}

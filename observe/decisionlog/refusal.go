@@ -51,6 +51,10 @@ func refusals(r *usher.Request, d *usher.Decision) []refusal {
 			all = append(all, one)
 		}
 	}
+	if len(all) == 0 && d.Message != "" {
+		// A decider that is no policy.
+		all = append(all, refusal{Message: withhold.Message(r, d.Message, secret)})
+	}
 	return all
 }
 

@@ -95,3 +95,14 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("%d reasons, want the first 10", len(got))
 	}
 }
+
+// TestOwnDenial: a decider that is no policy has no findings, and its denial has a reason nevertheless.
+func TestOwnDenial(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{"Pod": "no pods today", "Secret": "not shown: it may repeat a secret"} {
+		got := logged(t, request(kind), usher.Denied("no pods today"), nil)[0]["refused"]
+		if diff := cmp.Diff([]any{map[string]any{"message": want}}, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", kind, diff)
+		}
+	}
+}

@@ -37,14 +37,22 @@ func dial(ctx context.Context, url, caFile string, wait time.Duration) (*remote,
 	r := &remote{url: strings.TrimSuffix(url, "/")}
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
+	var last error
 	for {
 		err := r.connect(ctx, caFile)
 		if err == nil {
 			return r, nil
 		}
+		if last == nil || !errors.Is(err, context.DeadlineExceeded) {
+			last = err
+		}
+		// Without a file nothing will appear that makes the certificate a known one.
+		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && caFile == "" {
+			return nil, fmt.Errorf("connect to %s: %w; name the file of its CA with --ca-file", url, err)
+		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for %s: %w", url, err)
+			return nil, fmt.Errorf("wait for %s: %w", url, last)
 		case <-ticker.C:
 		}
 	}
