@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // An Asker answers whether a user may do what a request to authorize asks for, as a
@@ -46,6 +47,8 @@ type Right struct {
 	Or *usher.Request
 	// Help says who else could write the policy, or how.
 	Help string
+	// Instead, if it is set, is said in place of the right that is missing: nobody who has it could do more.
+	Instead string
 }
 
 // RightsOf returns the rights that a user needs to write a policy that compiles; none for policies
@@ -131,6 +134,9 @@ func check(ctx context.Context, may Asker, r *usher.Request) (bool, error) {
 
 // lacks returns why a user who may not do what the verbs say may not write the policy.
 func (r *Right) lacks(verbs []string) string {
+	if r.Instead != "" {
+		return r.Instead
+	}
 	last := len(verbs) - 1
 	if last > 0 {
 		verbs = []string{strings.Join(verbs[:last], ", ") + " and " + verbs[last]}
@@ -231,8 +237,15 @@ func (a *asking) actsAt(r *rule.ResourceRule, help string) {
 		for _, resource := range r.Resources {
 			name, subresource, _ := strings.Cut(resource, "/")
 			p := Place{GroupResource: schema.GroupResource{Group: group, Resource: name}, Subresource: subresource}
+			before := len(a.rights)
 			for _, operation := range operations {
 				a.add(fmt.Sprintf("a policy that acts on %s needs", nameOf(p)), help, p, verbs[operation], "")
+			}
+			if authz.ScopeOf(group, name) == authz.ScopeCluster {
+				for i := range a.rights[before:] {
+					a.rights[before+i].Instead = fmt.Sprintf("it is only for objects of the namespace %s, and %s are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them",
+						a.namespace, nameOf(p))
+				}
 			}
 		}
 	}

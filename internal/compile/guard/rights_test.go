@@ -233,3 +233,30 @@ func writing(t *testing.T, p *v1alpha1.OverridePolicy) *usher.Request {
 		Namespace: p.Namespace, Name: p.Name, Object: usher.TreeObject(tree),
 	}
 }
+
+// TestClusterScopedResourcesAreNotForANamespace: who names a resource that is in no namespace is told so, and not
+// of rights that would change nothing. The right is needed nevertheless.
+func TestClusterScopedResourcesAreNotForANamespace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ resources, refused string }{
+		{"namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
+		{"pods, namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
+		{"configmaps", "a policy that acts on configmaps needs permission to create and update configmaps in shop, which ann does not have " +
+			"(name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace)"},
+	} {
+		var p usherv1alpha1.ObjectPolicy
+		text := fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [%s]}]}, podTemplates: "Off", validations: [{expression: 'true'}]}`, test.resources)
+		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
+			t.Fatal(err)
+		}
+		p.Name, p.Namespace = "p", "shop"
+		rights, err := guard.RightsOf(t.Context(), usher.User{Name: "ann"}, compile.Policy(api.Policy{Object: &p}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		why, err := rights.Missing(t.Context(), func(_ context.Context, r *usher.Request) (bool, error) { return r.Resource.Resource == "pods", nil })
+		if err != nil || why != test.refused {
+			t.Errorf("%s: %q, %v, want %q", test.resources, why, err, test.refused)
+		}
+	}
+}
