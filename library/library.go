@@ -86,24 +86,25 @@ func Load(fsys fs.FS) ([]Pack, error) {
 	return packs, nil
 }
 
-// Select returns the policies that names name: of a policy, or of a pack for all of its policies.
+// Select returns the policies that names name: of a policy, also as PACK/POLICY, or of a pack for all of its policies.
 // The order is that of the packs, and each policy occurs once.
 func Select(packs []Pack, names []string) ([]Policy, error) {
-	used := map[string]bool{}
+	used, qualified := map[string]bool{}, map[string]bool{}
 	var named []string
 	var found []Policy
 	for _, pack := range packs {
 		used[pack.Name], named = true, append(named, pack.Name)
 		for _, p := range pack.Policies {
-			used[p.Name] = true
-			if slices.Contains(names, p.Name) || slices.Contains(names, pack.Name) {
+			inPack := pack.Name + "/" + p.Name
+			used[p.Name], qualified[inPack] = true, true
+			if slices.ContainsFunc(names, func(name string) bool { return name == p.Name || name == pack.Name || name == inPack }) {
 				found = append(found, p)
 			}
 		}
 	}
 	var errs []error
 	for _, name := range names {
-		if used[name] {
+		if used[name] || qualified[name] {
 			continue
 		}
 		// Too many policies may have the name of a pack in theirs.

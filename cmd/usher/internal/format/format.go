@@ -32,6 +32,8 @@ type Report struct {
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 	// MissingFacts are objects that policies read and that are not known: results would differ if they exist.
 	MissingFacts []string `json:"missingFacts,omitempty"`
+	// ByNamespace are the bindings that select Namespaces by their labels, if one of MissingFacts is a Namespace.
+	ByNamespace []string `json:"-"`
 	// Abouts are what policies say about themselves, as far as that is known.
 	Abouts map[usher.PolicyRef]About `json:"-"`
 }
@@ -82,12 +84,27 @@ func (r *Report) Incomplete() bool {
 // NothingAudited is said of a report without results, also of passes.
 const NothingAudited = "nothing was audited: no policy is for any of the objects"
 
-// Missing says which objects are not known; it is empty if policies read no such object.
+// maxBindings is how many bindings are named.
+const maxBindings = 3
+
+// Missing says which objects are not known, and what follows; it is empty if policies read no such object.
 func (r *Report) Missing() string {
 	if len(r.MissingFacts) == 0 {
 		return ""
 	}
-	return "policies read what --facts does not have: " + printable.Line(strings.Join(r.MissingFacts, ", "))
+	follows := "a cluster that has them may say otherwise"
+	if n := len(r.ByNamespace); n > 0 {
+		named, bindings := r.ByNamespace, "the binding "
+		if n > 1 {
+			bindings = "the bindings "
+		}
+		if n > maxBindings {
+			named = append(slices.Clone(named[:maxBindings]), strconv.Itoa(n-maxBindings)+" more")
+		}
+		follows = bindings + strings.Join(named, ", ") + " took Namespaces to have no labels, and a cluster may refuse what is not refused here"
+	}
+	return printable.Line("policies read what --facts does not have: " + strings.Join(r.MissingFacts, ", ") + "; " + follows +
+		": give them with --facts, or put them among the manifests")
 }
 
 // Nothing reports that nothing was audited.

@@ -121,7 +121,7 @@ func SARIF(w io.Writer, r *Report, version string) error {
 		}
 	}
 	if missing := r.Missing(); missing != "" {
-		run.notify("note", missing)
+		run.notify("warning", missing)
 	}
 	if r.Nothing() {
 		run.notify("warning", NothingAudited)

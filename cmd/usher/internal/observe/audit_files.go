@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 )
 
@@ -56,9 +59,30 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	}
 	report := sc.report()
 	if report.MissingFacts = store.TakeMissing(); len(report.MissingFacts) > 0 {
-		cli.Notef(cmd, s, "note", "%s", report.Missing())
+		if slices.ContainsFunc(report.MissingFacts, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") }) {
+			report.ByNamespace = byNamespace(set.Compiled())
+		}
+		cli.Notef(cmd, s, "warning", "%s", report.Missing())
 	}
 	return report, nil
+}
+
+// byNamespace returns the bindings of policies that select Namespaces by their labels.
+func byNamespace(policies []compile.Compiled) []string {
+	var names []string
+	for i := range policies {
+		spec := policies[i].ObjectSpec()
+		if spec == nil {
+			continue
+		}
+		for j := range spec.Bindings {
+			b := &spec.Bindings[j]
+			if m := b.MatchResources; m != nil && m.NamespaceSelector != nil {
+				names = append(names, cmp.Or(b.Name, fmt.Sprintf("spec.bindings[%d]", j))+" of "+policies[i].Ref.String())
+			}
+		}
+	}
+	return names
 }
 
 // inputs reads the objects of the files.

@@ -81,7 +81,7 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 	if rules {
 		j.printRules(b, p)
 	}
-	printMissing(b, "  ", "", j.MissingFacts, p)
+	printMissing(b, "  ", "", "--facts", j.MissingFacts, p)
 	printUnread(b, j.LeftOut, p)
 	if j.changed() {
 		changes, err := changesOf(j.before, j.Result, p)
@@ -225,14 +225,14 @@ func paintDiff(changes string, p cli.Palette) string {
 	return b.String()
 }
 
-// printMissing tells which facts were taken to be absent, and by what, if that is known.
-func printMissing(b *strings.Builder, indent, by string, names []string, p cli.Palette) {
+// printMissing tells which facts were taken to be absent, by what, if that is known, and with which flags they are given.
+func printMissing(b *strings.Builder, indent, by, with string, names []string, p cli.Palette) {
 	for _, name := range names {
 		name = printable.Line(name)
 		what := name + " is not known: name a file that has it"
 		if kind, ok := strings.CutSuffix(name, " *"); ok {
 			what = "no " + kind + " is known: name a file that has them"
 		}
-		fmt.Fprintf(b, "%s%s %s%s with --facts\n", indent, cli.Paint(p.Yellow, "hint:"), by, what)
+		fmt.Fprintf(b, "%s%s %s%s with %s\n", indent, cli.Paint(p.Yellow, "hint:"), by, what, with)
 	}
 }

@@ -41,7 +41,7 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 	for i := range e.Phases {
 		printPhase(b, &e.Phases[i], p)
 	}
-	printMissing(b, "  ", "", e.MissingFacts, p)
+	printMissing(b, "  ", "", "--facts", e.MissingFacts, p)
 	printUnread(b, e.LeftOut, p)
 	printPresets(b, e.Presets, p)
 }

@@ -143,11 +143,12 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, parts []part,
 			if err := parts[i].try(cmd.Context(), q, &o); err != nil {
 				return err
 			}
+			report.addMissing(known.TakeMissing(), o.ran)
 		}
 		report.addTried(&o)
 	}
 	report.Read = len(requests)
-	report.finish(known.TakeMissing())
+	report.finish()
 	return nil
 }
 
@@ -201,7 +202,9 @@ type libraryReport struct {
 	Unread    []string         `json:"unread,omitempty"`
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 
-	order map[string]int
+	// readers are the policies that read each of the missing facts.
+	readers map[string][]string
+	order   map[string]int
 	// chosen are the policies, and settings what the command line sets of them.
 	chosen   []library.Policy
 	settings []library.Settings
@@ -216,6 +219,9 @@ type triedObject struct {
 	Changes []string        `json:"changes,omitempty"`
 	// ChangesPods are the policies that would change the pods which the object has made.
 	ChangesPods []string `json:"changesPods,omitempty"`
+
+	// ran are the policies that are for the object.
+	ran []string
 }
 
 // A said is what a policy says about an object.
@@ -247,7 +253,7 @@ type triedPolicy struct {
 
 // newLibraryReport returns an empty report about policies, which compile to rules.
 func newLibraryReport(chosen []library.Policy, settings []library.Settings, rules []rule.Rule) *libraryReport {
-	r := &libraryReport{rules: rules, chosen: chosen, settings: settings, Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
+	r := &libraryReport{rules: rules, chosen: chosen, settings: settings, Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}, readers: map[string][]string{}}
 	for i := range chosen {
 		r.order[chosen[i].Name] = i
 	}

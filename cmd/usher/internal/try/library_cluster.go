@@ -79,7 +79,7 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 		report.Read += n
 		report.Kinds += one(n > 0)
 	}
-	report.finish(nil)
+	report.finish()
 	return nil
 }
 

@@ -86,6 +86,7 @@ func (o *triedObject) hear(j *Judgement) {
 	}
 	for i := range j.Rules {
 		heard := &j.Rules[i]
+		o.ran = append(o.ran, heard.Policy.Name)
 		for _, s := range saysOf(heard) {
 			o.says(s)
 		}

@@ -136,8 +136,8 @@ func (r *libraryReport) count(row triedPolicy) {
 	r.Policies[i].ChangedPods += row.ChangedPods
 }
 
-// finish sorts the table, policies that say the worst first. Namespaces that are not known are no hint: they have no labels then.
-func (r *libraryReport) finish(missing []string) {
+// finish sorts the table, policies that say the worst first.
+func (r *libraryReport) finish() {
 	severities := map[string]usher.Severity{}
 	for _, row := range r.Policies {
 		if now, known := severities[row.Policy]; !known || format.CompareSeverities(row.Severity, now) < 0 {
@@ -148,7 +148,7 @@ func (r *libraryReport) finish(missing []string) {
 	slices.SortFunc(r.Policies, func(a, b triedPolicy) int {
 		return cmp.Or(worst(a.Policy, b.Policy), cmp.Compare(r.order[a.Policy], r.order[b.Policy]), strings.Compare(a.Namespace, b.Namespace))
 	})
-	r.MissingFacts = slices.DeleteFunc(missing, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") })
+	slices.Sort(r.MissingFacts)
 }
 
 func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
@@ -160,11 +160,13 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), printable.Line(why))
 	}
 	r.printNotJudged(&b, p)
-	r.printMissing(&b, p)
-	r.printParams(&b, p)
-	r.printHow(&b, p)
 	if err := r.printTable(&b); err != nil {
 		return err
+	}
+	if !r.summary {
+		r.printMissing(&b, p)
+		r.printParams(&b, p)
+		r.printHow(&b, p)
 	}
 	r.printTotals(&b)
 	_, err := io.WriteString(w, b.String())

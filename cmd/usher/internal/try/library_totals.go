@@ -15,15 +15,33 @@ import (
 	"github.com/usher-dev/usher/library"
 )
 
-// printMissing tells which facts were taken to be absent, and by which policy.
+// addMissing adds facts that were taken to be absent, and which of the policies that ran read them. Namespaces that are
+// not known are no hint: they have no labels then.
+func (r *libraryReport) addMissing(missing, ran []string) {
+	for _, name := range missing {
+		if strings.HasPrefix(name, "v1 Namespace ") {
+			continue
+		}
+		if !slices.Contains(r.MissingFacts, name) {
+			r.MissingFacts = append(r.MissingFacts, name)
+		}
+		for i := range r.chosen {
+			of := &r.chosen[i]
+			if slices.Contains(ran, of.Name) && !slices.Contains(r.readers[name], of.Name) && readsObject(of, name) {
+				r.readers[name] = append(r.readers[name], of.Name)
+			}
+		}
+	}
+}
+
+// printMissing tells which facts were taken to be absent, and by which policies.
 func (r *libraryReport) printMissing(b *strings.Builder, p cli.Palette) {
 	for _, name := range r.MissingFacts {
-		i := slices.IndexFunc(r.chosen, func(of library.Policy) bool { return readsObject(&of, name) })
 		by := ""
-		if i >= 0 {
-			by = r.chosen[i].Name + ": "
+		if readers := r.readers[name]; len(readers) > 0 {
+			by = strings.Join(readers, ", ") + ": "
 		}
-		printMissing(b, "", by, []string{name}, p)
+		printMissing(b, "", by, "-f or --facts", []string{name}, p)
 	}
 }
 
