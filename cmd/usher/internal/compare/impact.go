@@ -250,7 +250,11 @@ func (f *Flags) stored(cmd *cobra.Command, s cli.Streams, from *clients.Set, sid
 	}
 	stored, forbidden, err := policies.FromCluster(cmd, s, from.Policies, f.Namespace)
 	if err == nil && len(forbidden) > 0 {
-		cli.Notef(cmd, s, "warning", "%s: they are in neither set", policies.NoRight(forbidden))
+		hint := ""
+		if f.Namespace == "" {
+			hint = "; -n " + cluster.NamespaceOf(f.Kubeconfig, f.Context) + " reads one namespace"
+		}
+		cli.Notef(cmd, s, "warning", "%s: they are in neither set%s", policies.NoRight(forbidden), hint)
 	}
 	return stored, err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/printable"
@@ -28,6 +29,8 @@ type Report struct {
 	Partial bool `json:"-"`
 	// Kinds are the kinds that were read from a cluster.
 	Kinds []result.KindStatus `json:"kinds,omitempty"`
+	// LeftOut are kinds of policies that are not those of the namespace that is audited, and that the user may not list.
+	LeftOut []string `json:"leftOut,omitempty"`
 	// NotJudged are the rules that say nothing of objects, although they are for them.
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 	// MissingFacts are objects that policies read and that are not known: results would differ if they exist.
@@ -105,6 +108,14 @@ func (r *Report) Missing() string {
 	}
 	return printable.Line("policies read what --facts does not have: " + strings.Join(r.MissingFacts, ", ") + "; " + follows +
 		": give them with --facts, or put them among the manifests")
+}
+
+// Unread says which kinds of policies are left out; it is empty if there are none.
+func (r *Report) Unread() string {
+	if len(r.LeftOut) == 0 {
+		return ""
+	}
+	return cli.Count(len(r.LeftOut), "kind", "kinds") + " of policies that you may not list, which may say something else: " + strings.Join(r.LeftOut, ", ")
 }
 
 // Nothing reports that nothing was audited.

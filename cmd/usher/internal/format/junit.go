@@ -60,10 +60,12 @@ func JUnit(w io.Writer, r *Report) error {
 	if rest := listed[usher.PolicyRef{}]; len(rest) > 0 {
 		suites.Suites = append(suites.Suites, junitSuiteOf(Policy{}, rest))
 	}
-	if missing := r.Missing(); missing != "" {
-		suite := junitSuite{Name: "usher audit: facts"}
-		suite.add(junitCase{Name: missing, Class: suite.Name, Skipped: &junitMessage{Message: missing}})
-		suites.Suites = append(suites.Suites, suite)
+	for _, skipped := range []struct{ name, why string }{{"facts", r.Missing()}, {"left out", r.Unread()}} {
+		if skipped.why != "" {
+			suite := junitSuite{Name: "usher audit: " + skipped.name}
+			suite.add(junitCase{Name: skipped.why, Class: suite.Name, Skipped: &junitMessage{Message: skipped.why}})
+			suites.Suites = append(suites.Suites, suite)
+		}
 	}
 	if r.Nothing() {
 		suite := junitSuite{Name: "usher audit"}

@@ -53,6 +53,9 @@ func Markdown(w io.Writer, r *Report) error {
 	if missing := r.Missing(); missing != "" {
 		fmt.Fprintf(&b, "\nNot known: %s\n", Prose(missing))
 	}
+	if unread := r.Unread(); unread != "" {
+		fmt.Fprintf(&b, "\nLeft out: %s\n", Prose(unread))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -120,6 +120,9 @@ func SARIF(w io.Writer, r *Report, version string) error {
 			run.notify("error", kind.String()+": "+kind.Error)
 		}
 	}
+	if unread := r.Unread(); unread != "" {
+		run.notify("warning", "left out: "+unread)
+	}
 	if missing := r.Missing(); missing != "" {
 		run.notify("warning", missing)
 	}

@@ -207,6 +207,9 @@ func (t *text) end(r *Report) {
 	case r.Summary.Warn > 0 || r.Summary == (result.Summary{}):
 		colour = t.Palette.Yellow
 	}
+	if unread := r.Unread(); unread != "" {
+		t.wrap("", cli.Paint(t.Palette.Yellow, "left out:"), "left out:", unread)
+	}
 	if r.Nothing() {
 		t.WriteString(cli.Paint(t.Palette.Yellow, NothingAudited) + "\n")
 	}

@@ -47,13 +47,19 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	forbidden = slices.DeleteFunc(forbidden, func(f policies.Forbidden) bool { return f.Kind.Authorizes })
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil {
-		return nil, policies.Without(forbidden, err)
+		return nil, policies.Without(forbidden, f.inNamespace(forbidden, err))
 	}
 	sc, err := f.scan(cmd, s, set.Elsewhere(stored), existing.Facts(clients, &f.facts))
 	if err != nil {
 		return nil, err
 	}
+	var leftOut []string
 	for _, kind := range forbidden {
+		if f.namespace != "" && !kind.Kind.Namespaced {
+			// Its users need not have these rights.
+			leftOut = append(leftOut, kind.Kind.GroupVersionResource().GroupResource().String())
+			continue
+		}
 		sc.cannotRead(result.Kind{Resource: kind.Kind.GroupVersionResource(), Kind: kind.Kind.Kind}, kind.Err)
 	}
 	r := reading{scan: sc, client: clients.Facts, namespace: f.namespace}
@@ -61,12 +67,23 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 		return nil, err
 	}
 	report := sc.report()
+	if report.LeftOut = leftOut; len(leftOut) > 0 {
+		cli.Notef(cmd, s, "warning", "%s of policies that you may not list: these are left out", cli.Count(len(leftOut), "kind", "kinds"))
+	}
 	if f.namespace != "" && report.Nothing() {
 		if _, err := clients.Kube.CoreV1().Namespaces().Get(cmd.Context(), f.namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("-n: %w", err)
 		}
 	}
 	return report, nil
+}
+
+// inNamespace adds to an error of a user who may not read all policies that -n audits one namespace.
+func (f *auditFlags) inNamespace(forbidden []policies.Forbidden, err error) error {
+	if f.namespace != "" || len(forbidden) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (without -n: -n %s audits one namespace)", err, cluster.NamespaceOf(f.replicas.Kubeconfig, f.replicas.Context))
 }
 
 // Cluster judges the objects of a cluster, or of one of its namespaces, by policies that are not in

@@ -41,6 +41,7 @@ spec:
 	}{
 		{"no right to policies", "/apis/", nil,
 			"no policies of the cluster can be used: you may not list 11 kinds of policies: 4 of admissionregistration.k8s.io, 3 of policy.kcloudlabs.io, 4 of usher.dev: name policies"},
+		{"that a namespace may be audited", "/apis/", []string{"-n", ""}, "no policies of the cluster can be used (without -n: -n default audits one namespace)"},
 		{"what to do about it", "/apis/usher.dev", nil,
 			"clusterpolicyexemptions.usher.dev, objectpolicies.usher.dev, policyexemptions.usher.dev: name policies with -p, or have an administrator grant you the verb list on these kinds (docs/explain.md#rights has the ClusterRole)"},
 		{"a namespace that does not exist", "", []string{"-p", file}, `-n: namespaces "shp" not found`},
@@ -63,15 +64,65 @@ spec:
 	}
 }
 
+// TestAuditOfATenant: kinds of policies that are not those of the namespace are left out, in each format, and
+// are no results: the exit status is that of what the tenant may read. Without a namespace they are errors.
+func TestAuditOfATenant(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	const policy = `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"owner","namespace":"shp"},"spec":{
+		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},
+		"validations":[{"expression":"has(object.metadata.labels)"}]}}`
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pod := `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"shp","labels":{}}}]}`
+	for _, c := range []struct {
+		args   []string
+		status int
+		out    string
+	}{
+		{[]string{"-n", "shp"}, cli.ExitOK, "left out: 1 kind of policies that you may not list, which may say something else: clusterobjectpolicies.usher.dev"},
+		{[]string{"-n", "shp", "-o", "json"}, cli.ExitOK, `"leftOut": [
+    "clusterobjectpolicies.usher.dev"
+  ]`},
+		{[]string{"-n", "shp", "-o", "markdown"}, cli.ExitOK, "Left out: 1 kind"},
+		{[]string{"-n", "shp", "-o", "sarif"}, cli.ExitOK, "left out: 1 kind"},
+		{[]string{"-n", "shp", "-o", "junit"}, cli.ExitOK, "usher audit: left out"},
+		{nil, cli.ExitNegative, "clusterobjectpolicies.usher.dev cannot be read"},
+	} {
+		var out, errs bytes.Buffer
+		s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
+		newRoot := func(s cli.Streams) *cobra.Command {
+			root := &cobra.Command{Use: "usher"}
+			root.AddCommand(observe.Audit(s))
+			return root
+		}
+		config := clusterWith(t, "/apis/usher.dev/v1alpha1/clusterobjectpolicies", pod)
+		status := cli.Execute(t.Context(), newRoot, s, append([]string{"audit", "--from-cluster", "-p", file, "--kubeconfig", config}, c.args...))
+		if text := strings.Join(strings.Fields(out.String()), " "); status != c.status || !strings.Contains(text, strings.Join(strings.Fields(c.out), " ")) {
+			t.Errorf("%v: status %d, want %d and %q:\n%s%s", c.args, status, c.status, c.out, &out, &errs)
+		}
+		if said := strings.Contains(errs.String(), "1 kind of policies that you may not list: these are left out"); said != (c.args != nil) {
+			t.Errorf("%v: on the standard error: %s", c.args, &errs)
+		}
+	}
+}
+
 // emptyCluster returns the kubeconfig of an API server that has pods, and not a single object. It
 // forbids GETs of paths that begin with forbidden, but for discovery.
 func emptyCluster(t *testing.T, forbidden string) string {
+	t.Helper()
+	return clusterWith(t, forbidden, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`)
+}
+
+// clusterWith is [emptyCluster] with pods.
+func clusterWith(t *testing.T, forbidden, pods string) string {
 	t.Helper()
 	known := map[string]string{
 		"/api":                        `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis":                       `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                     `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","kind":"Pod","namespaced":true,"verbs":["list"]}]}`,
-		"/api/v1/namespaces/shp/pods": `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`,
+		"/api/v1/namespaces/shp/pods": pods, "/api/v1/pods": pods,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
