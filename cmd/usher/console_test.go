@@ -326,7 +326,7 @@ func TestConsoleFolder(t *testing.T) {
 		t.Errorf("read %q", got.Text)
 	}
 	tested := call[page.Tested](c, "test", page.Testing{}, http.StatusOK)
-	if tested.Passed != 1 || !slices.ContainsFunc(tested.Coverage, func(h page.Hits) bool { return h.File == "team.yaml" && h.Hits == 1 && h.Part == "spec.validations[0]" }) {
+	if tested.Passed != 1 || tested.Suites[0].File != "cases/team.yaml" || !slices.ContainsFunc(tested.Coverage, func(h page.Hits) bool { return h.File == "team.yaml" && h.Hits == 1 && h.Part == "spec.validations[0]" }) {
 		t.Errorf("tested %+v", tested)
 	}
 	call[page.Saved](c, "save", page.Saving{Path: "more/new.yaml", Text: "a: b\n"}, http.StatusOK)

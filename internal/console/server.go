@@ -146,6 +146,10 @@ func policyFor(styles string) string {
 // known serves requests that have the cookie.
 func (s *Server) known(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := r.Cookie(s.cookie); err != nil {
+			refuse(w, &Error{http.StatusUnauthorized, "no cookie: open the address that usher console has printed, which gives it once"})
+			return
+		}
 		if !s.isKnown(r) {
 			refuse(w, &Error{http.StatusUnauthorized, "the page belongs to another run of usher console: open the address that it has printed"})
 			return

@@ -107,6 +107,20 @@ func TestAttackersAreRefused(t *testing.T) {
 	}
 }
 
+// TestSaysWhichCookie: no cookie has another reason than that of another run.
+func TestSaysWhichCookie(t *testing.T) {
+	t.Parallel()
+	s, _ := server(t)
+	other, _ := server(t)
+	for want, c := range map[string]*http.Cookie{"no cookie": nil, "another run": cookie(t, other)} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, request(http.MethodGet, "/api/v1/ping", "", c))
+		if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", want, w.Code, w.Body)
+		}
+	}
+}
+
 // TestTokenIsTakenOnce: the address gives the cookie once, and the cookie is for the page alone.
 func TestTokenIsTakenOnce(t *testing.T) {
 	t.Parallel()

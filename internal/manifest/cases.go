@@ -11,9 +11,11 @@ import (
 func HasCases(file string) bool {
 	const most = 64 << 20
 	content, err := Read(file, most)
-	if err != nil {
-		return false
-	}
+	return err == nil && TextHasCases(content)
+}
+
+// TextHasCases is [HasCases] for a text.
+func TextHasCases(content []byte) bool {
 	found := false
 	for root, err := range Nodes(content) {
 		switch {

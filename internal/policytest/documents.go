@@ -40,6 +40,11 @@ func readFile(file string, named bool, use func(d Document) error) error {
 	if err != nil {
 		return err
 	}
+	return eachOf(file, documents, named, use)
+}
+
+// eachOf calls use with every document of a file that is not a Kubernetes object.
+func eachOf(file string, documents []Document, named bool, use func(d Document) error) error {
 	for i, d := range documents {
 		where := file
 		if len(documents) > 1 {
@@ -137,6 +142,11 @@ func readDocuments(file string) ([]Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load cases: %w", err)
 	}
+	return documentsOf(file, content)
+}
+
+// documentsOf returns the documents in the text of a file.
+func documentsOf(file string, content []byte) ([]Document, error) {
 	found := manifest.Split(content)
 	if len(found) > manifest.MaxDocuments {
 		return nil, fmt.Errorf("load cases: %s has more than %d documents: make several files of it", file, manifest.MaxDocuments)

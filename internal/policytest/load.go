@@ -19,9 +19,28 @@ var ErrNoCases = errors.New("no test cases found: usher decide -o case writes on
 // Kubernetes objects: the policies under test may lie next to their tests. One error has all faults
 // of all files.
 func Tests(paths ...string) ([]Test, error) {
+	return testsIn(newReferences(), strings.Join(paths, ", "), func(use func(Document) error) error { return eachDocument(paths, use) })
+}
+
+// Parse is [Tests] for the text of one file, which need not exist. Open returns the files that tests name: it gets their
+// names joined with the folder of file, and all that is read comes from it.
+func Parse(file string, text []byte, open func(name string) ([]byte, error)) ([]Test, error) {
+	named := newReferences()
+	named.open = open
+	return testsIn(named, file, func(use func(Document) error) error {
+		documents, err := documentsOf(file, text)
+		if err != nil {
+			return err
+		}
+		return eachOf(file, documents, true, use)
+	})
+}
+
+// testsIn returns the tests in the documents that each has.
+func testsIn(named *references, where string, each func(use func(Document) error) error) ([]Test, error) {
 	var tests []Test
-	shared, named := newMemo(), newReferences()
-	err := eachDocument(paths, func(d Document) error {
+	shared := newMemo()
+	err := each(func(d Document) error {
 		loaded, err := load(d, named)
 		for i := range loaded {
 			if c := loaded[i].admission; c != nil {
@@ -32,7 +51,7 @@ func Tests(paths ...string) ([]Test, error) {
 		return err
 	})
 	if err == nil && len(tests) == 0 {
-		err = fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+		err = fmt.Errorf("load %s: %w", where, ErrNoCases)
 	}
 	if err != nil {
 		return nil, err

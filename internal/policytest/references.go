@@ -23,6 +23,8 @@ type references struct {
 	files map[string]*reference
 	bytes int64
 	uses  int
+	// open returns the text of a file; nil reads it.
+	open func(name string) ([]byte, error)
 }
 
 func newReferences() *references { return &references{files: map[string]*reference{}} }
@@ -49,6 +51,13 @@ func (r *references) read(from, name string) (*reference, error) {
 
 // documents reads a file. A device or pipe has no end, and is refused.
 func (r *references) documents(file string) ([]Document, error) {
+	if r.open != nil {
+		text, err := r.open(filepath.ToSlash(file))
+		if err != nil {
+			return nil, err
+		}
+		return documentsOf(file, text)
+	}
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, fmt.Errorf("load cases: %w", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,8 @@ import (
 	"github.com/usher-dev/usher/internal/assist"
 	"github.com/usher-dev/usher/internal/console"
 	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/manifest"
+	"github.com/usher-dev/usher/source/dir"
 )
 
 // A bench is what the page works with.
@@ -67,24 +71,27 @@ type Info struct {
 // A File is one of the folder.
 type File struct {
 	Path string `json:"path"`
-	// Kind is policies or cases.
+	// Kind is policies, cases or objects.
 	Kind string `json:"kind"`
 }
 
 func (b *bench) info(context.Context, string) (*Info, error) {
 	info := &Info{Version: b.version, Writable: b.writable, Opened: b.opened != nil, Files: []File{}}
 	if b.folder != nil {
-		info.Folder = b.folder.Path()
+		info.Folder = shownName(b.folder.Path())
 		names, err := b.folder.Files()
 		if err != nil {
 			return nil, err
 		}
+		read := 0
 		for _, name := range names {
-			kind := "policies"
-			if isCases(name) {
-				kind = "cases"
+			text := ""
+			if read < mostRead {
+				// What cannot be read is told by its name, and when it is opened.
+				text, _ = b.folder.Read(name)
 			}
-			info.Files = append(info.Files, File{name, kind})
+			read += len(text)
+			info.Files = append(info.Files, File{name, kindOf(name, text)})
 		}
 	}
 	var err error
@@ -92,10 +99,38 @@ func (b *bench) info(context.Context, string) (*Info, error) {
 	return info, err
 }
 
-// isCases reports whether a file is in a folder for cases.
-func isCases(name string) bool {
+// mostRead is how many bytes of files are read to tell their kinds.
+const mostRead = 8 << 20
+
+// shownName returns the name of a folder for people: the last part of its path if it was opened as ".".
+func shownName(folder string) string {
+	if filepath.Base(folder) != "." && filepath.Base(folder) != ".." {
+		return folder
+	}
+	if full, err := filepath.Abs(folder); err == nil {
+		return filepath.Base(full)
+	}
+	return folder
+}
+
+// kindOf returns what a file has: policies, cases or objects. Without a text, the name tells.
+func kindOf(name, text string) string {
 	parts := strings.Split(name, "/")
-	return slices.Contains(parts[:len(parts)-1], "cases") || strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".yaml"), ".yml"), "case")
+	kind := "policies"
+	if slices.Contains(parts[:len(parts)-1], "cases") || strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".yaml"), ".yml"), "case") {
+		kind = "cases"
+	}
+	switch parsed := dir.Parse(path.Base(name), []byte(text)); {
+	case strings.TrimSpace(text) == "":
+		return kind
+	case manifest.TextHasCases([]byte(text)):
+		return "cases"
+	case len(parsed.Policies)+len(parsed.Unreadable) > 0:
+		return kind
+	case kind == "cases":
+		return kind
+	}
+	return "objects"
 }
 
 func (b *bench) open(context.Context, string) (*console.State, error) {
@@ -107,22 +142,22 @@ func (b *bench) open(context.Context, string) (*console.State, error) {
 
 // A FileText is a file with its text.
 type FileText struct {
-	Path  string `json:"path"`
-	Text  string `json:"text"`
-	Cases bool   `json:"cases"`
+	Path string `json:"path"`
+	Text string `json:"text"`
+	Kind string `json:"kind"`
 }
 
 var errNoFolder = &console.Error{Status: http.StatusNotFound, Text: "there is no folder: name one with -p"}
 
-func (b *bench) file(_ context.Context, path string) (*FileText, error) {
+func (b *bench) file(_ context.Context, name string) (*FileText, error) {
 	if b.folder == nil {
 		return nil, errNoFolder
 	}
-	text, err := b.folder.Read(path)
+	text, err := b.folder.Read(name)
 	if err != nil {
 		return nil, err
 	}
-	return &FileText{path, text, isCases(path)}, nil
+	return &FileText{name, text, kindOf(name, text)}, nil
 }
 
 // A Saving is a file to write.

@@ -239,6 +239,8 @@ func (d *Decision) trace(e *explain.Explanation, r *explain.Rule, line func(ushe
 		t.Reason = r.Clause
 	case r.Outcome == "":
 		t.Outcome = "not run"
+	case try.Warned(r):
+		t.Outcome = "warned"
 	}
 	if r.Took > 0 {
 		t.Duration = r.Took.String()

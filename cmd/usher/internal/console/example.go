@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,7 +62,7 @@ func (b *bench) example(ctx context.Context, name string) (*console.State, error
 	if err != nil {
 		return nil, err
 	}
-	tests, err := casesIn(map[string]string{p.File + ".yaml": string(p.Text), "cases/" + p.File + ".yaml": string(p.Cases)})
+	tests, err := casesOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -92,31 +90,14 @@ func (b *bench) example(ctx context.Context, name string) (*console.State, error
 	return first, nil
 }
 
-// casesIn returns the cases among texts, by their names in a folder. They are where they find the files that they name.
-func casesIn(texts map[string]string) ([]policytest.Test, error) {
-	folder, err := os.MkdirTemp("", "usher-console-")
-	if err != nil {
-		return nil, fmt.Errorf("read cases: %w", err)
-	}
-	defer os.RemoveAll(folder)
-	for name, text := range texts {
-		file := filepath.Join(folder, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return nil, fmt.Errorf("read cases: %w", err)
+// casesOf returns the cases of a policy of the library.
+func casesOf(p *library.Policy) ([]policytest.Test, error) {
+	return policytest.Parse("cases/"+p.File+".yaml", p.Cases, func(name string) ([]byte, error) {
+		if name == p.File+".yaml" {
+			return p.Text, nil
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return nil, fmt.Errorf("read cases: %w", err)
-		}
-	}
-	tests, err := policytest.Tests(filepath.Join(folder, "cases"))
-	if err != nil {
-		// The folder is gone when somebody reads this.
-		return nil, fmt.Errorf("%s", strings.ReplaceAll(err.Error(), folder+string(filepath.Separator), ""))
-	}
-	for i := range tests {
-		tests[i].File = filepath.Base(tests[i].File)
-	}
-	return tests, nil
+		return nil, fmt.Errorf("%s: no such file", name)
+	})
 }
 
 // StateOf returns the state of a case, with the text of its policies.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +26,10 @@ type Testing struct {
 	// Policies replace those with their names.
 	Policies string `json:"policies,omitempty"`
 	Cases    string `json:"cases,omitempty"`
+	// File and CasesFile are the files of the folder that policies and cases were read from, if they were. Cases name files
+	// relative to theirs.
+	File      string `json:"file,omitempty"`
+	CasesFile string `json:"casesFile,omitempty"`
 }
 
 // Tested are the results of cases.
@@ -70,13 +75,20 @@ func (b *bench) test(ctx context.Context, in *Testing) (*Tested, error) {
 	if err != nil {
 		return nil, err
 	}
+	inFolder := b.folder != nil && in.Example == "" && strings.TrimSpace(in.Cases) == ""
 	result := &Tested{Suites: []Suite{}, Coverage: []Hits{}}
 	c := newCoverage(located)
 	for _, t := range tests {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("run cases: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 		}
-		result.add(t.Run(ctx))
+		report := t.Run(ctx)
+		if inFolder {
+			report.File = b.relative(report.File)
+		} else {
+			report.File = path.Base(report.File)
+		}
+		result.add(report)
 		if one, ok := t.Admission(); ok && one.Skip == "" {
 			c.note(ctx, one)
 		}
@@ -108,13 +120,13 @@ func (b *bench) cases(in *Testing) ([]policytest.Test, []api.Policy, error) {
 	var err error
 	switch {
 	case strings.TrimSpace(in.Cases) != "":
-		tests, err = casesIn(map[string]string{"cases/cases.yaml": in.Cases, "cases/" + try.PoliciesFile: in.Policies, try.PoliciesFile: in.Policies})
+		tests, err = policytest.Parse(cmp.Or(in.CasesFile, "cases/cases.yaml"), []byte(in.Cases), func(name string) ([]byte, error) { return b.named(in, name) })
 	case in.Example != "":
 		p, failed := policyOf(in.Example)
 		if failed != nil {
 			return nil, nil, failed
 		}
-		tests, err = casesIn(map[string]string{p.File + ".yaml": string(p.Text), "cases/" + p.File + ".yaml": string(p.Cases)})
+		tests, err = casesOf(p)
 		located = dir.Parse("", p.Text).Policies
 	case b.folder != nil:
 		tests, located, err = b.folderCases()
@@ -141,6 +153,39 @@ func (b *bench) cases(in *Testing) ([]policytest.Test, []api.Policy, error) {
 	return testsWith(tests, trees), dir.Parse("", []byte(in.Policies)).Policies, nil
 }
 
+// named returns a file that cases name: the policies of the page, if they are from there, or else a file of the folder.
+// Without a folder, and for what it does not have, the policies of the page are meant.
+func (b *bench) named(in *Testing, name string) ([]byte, error) {
+	ends := func(file string) bool {
+		return file != "" && ("/"+name == "/"+file || strings.HasSuffix("/"+name, "/"+file))
+	}
+	onPage := strings.TrimSpace(in.Policies) != ""
+	if onPage && ends(in.File) {
+		return []byte(in.Policies), nil
+	}
+	if b.folder != nil {
+		files, err := b.folder.Files()
+		if err != nil {
+			return nil, err
+		}
+		// The folder may be a part of the one that cases name files of: the file with the longest name is meant.
+		found := ""
+		for _, file := range files {
+			if ends(file) && len(file) > len(found) {
+				found = file
+			}
+		}
+		if found != "" {
+			text, err := b.folder.Read(found)
+			return []byte(text), err
+		}
+	}
+	if onPage && in.File == "" {
+		return []byte(in.Policies), nil
+	}
+	return nil, fmt.Errorf("policyFiles: %s is not on the page nor in the folder: open it as the policies, or name the folder that has it with -p", name)
+}
+
 // testsWith returns the tests that are about policies, with these.
 func testsWith(tests []policytest.Test, trees []map[string]any) []policytest.Test {
 	var all []policytest.Test
@@ -163,15 +208,6 @@ func (b *bench) folderCases() ([]policytest.Test, []api.Policy, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	relative := func(file string) string {
-		if name, err := filepath.Rel(b.folder.Path(), file); err == nil {
-			return filepath.ToSlash(name)
-		}
-		return file
-	}
-	for i := range tests {
-		tests[i].File = relative(tests[i].File)
-	}
 	set, err := dir.Load(b.folder.Path())
 	if err != nil {
 		return nil, nil, err
@@ -180,11 +216,19 @@ func (b *bench) folderCases() ([]policytest.Test, []api.Policy, error) {
 		locate := set.Policies[i].Locate
 		set.Policies[i].Locate = func(field string, line, column int) api.Position {
 			at := locate(field, line, column)
-			at.File = relative(at.File)
+			at.File = b.relative(at.File)
 			return at
 		}
 	}
 	return tests, set.Policies, nil
+}
+
+// relative returns the name of a file in the folder.
+func (b *bench) relative(file string) string {
+	if name, err := filepath.Rel(b.folder.Path(), file); err == nil {
+		return filepath.ToSlash(name)
+	}
+	return file
 }
 
 // A coverage counts in how many cases parts of policies had something to say.

@@ -47,7 +47,7 @@ type Reason struct {
 
 // named finds the policies that a sentence names: as Usher does at its end, and as API servers do.
 var named = []*regexp.Regexp{
-	regexp.MustCompile(`\((\w+Policy) ((?:[\w.-]+/)?[\w.-]+)\)`),
+	regexp.MustCompile(`\((\w+Policy) ((?:[\w.-]+/)?[\w.-]+)(?:; [^()]*)?\)`),
 	regexp.MustCompile(`(\w+AdmissionPolicy) '([\w.-]+)'`),
 }
 
@@ -194,11 +194,47 @@ func textOf(tree map[string]any) string {
 	return strings.TrimSpace(text)
 }
 
+// written returns the part of a text that begins in a line, as it was written: an item of a list or a field in block style,
+// without the indentation of its first line. It is empty for others.
+func written(text string, line int) string {
+	lines := strings.Split(text, "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	lines = lines[line-1:]
+	first := strings.TrimLeft(lines[0], " ")
+	indent := len(lines[0]) - len(first)
+	if !strings.HasPrefix(first, "- ") && strings.TrimRight(first, " \r") != "spec:" {
+		return ""
+	}
+	end := 1
+	for n := 1; n < len(lines); n++ {
+		rest := strings.TrimLeft(lines[n], " ")
+		if strings.TrimSpace(rest) == "" {
+			continue
+		}
+		if len(lines[n])-len(rest) <= indent {
+			break
+		}
+		end = n + 1
+	}
+	var out strings.Builder
+	for _, l := range lines[:end] {
+		out.WriteString(strings.TrimRight(l[min(indent, len(l)):], "\r") + "\n")
+	}
+	return out.String()
+}
+
 func (p *placed) reason(of part, spec map[string]any) (Reason, error) {
 	ref := compile.Ref(p.Object)
-	source, err := printable.YAML(of.tree)
-	if err != nil {
-		return Reason{}, fmt.Errorf("encode rule: %w", err)
+	at := p.Position(of.field).Line
+	source := written(p.text, at)
+	if source == "" {
+		encoded, err := printable.YAML(of.tree)
+		if err != nil {
+			return Reason{}, fmt.Errorf("encode rule: %w", err)
+		}
+		source = string(encoded)
 	}
 	said, _ := of.tree["name"].(string)
 	if said == "" {
@@ -219,7 +255,7 @@ func (p *placed) reason(of part, spec map[string]any) (Reason, error) {
 		file = "policies.yaml"
 	}
 	return Reason{
-		Policy: ref.String(), Rule: said, Text: string(source), File: p.file, Line: p.Position(of.field).Line,
+		Policy: ref.String(), Rule: said, Text: source, File: p.file, Line: at,
 		Explain: strings.Join(slices.Compact(explained), "\n\n"), Policies: p.text,
 		Exempt: "usher exempt -p '" + strings.ReplaceAll(file, "'", `'\''`) + "' -f refused.yaml --reason WHY --owner WHO",
 	}, nil

@@ -209,6 +209,9 @@ func inputsOf(what, text string) ([]objects.Input, error) {
 	return inputs, nil
 }
 
+// Warned reports whether an explained rule let the request pass with a warning, for which decide and explain say "warned".
+func Warned(r *explain.Rule) bool { return warns(r.Outcome, r.Checks) }
+
 // ValueText returns a value as usher explain prints it.
 func ValueText(value any, absent bool) string { return valueText(value, absent) }
 
