@@ -96,6 +96,49 @@ func TestWritesAPolicyByKeyboard(t *testing.T) {
 	p.within(5*time.Second, `!document.querySelector("dialog")`)
 }
 
+// TestOpensAFolder has the policies of a folder at once, puts its objects and cases where they belong, and takes back an example.
+func TestOpensAFolder(t *testing.T) {
+	folder := t.TempDir()
+	const cases = "name: refused\nphase: validate\npolicyFiles: [policies/team.yaml]\n" +
+		"request: {operation: CREATE, namespace: shop, object: {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}}\nexpect: {allowed: false}\n"
+	for name, text := range map[string]string{"policies/team.yaml": saying("label team is required"), "web.yaml": pod, "check.yaml": cases} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve(t, "-p", folder)
+	p := browser(t, 1280, 800, "light")
+	p.open(s)
+	p.says("#policies .cm-content", "label team is required")
+	p.says("#result-panel", "a request is needed")
+	choose := func(name string) {
+		t.Helper()
+		p.click("#do-examples")
+		p.within(5*time.Second, `document.activeElement.matches("input.big")`)
+		p.paste(name)
+		p.within(5*time.Second, `document.querySelector("#example-0")`)
+		p.press("Enter")
+		p.within(15*time.Second, `!document.querySelector("dialog")`)
+	}
+	choose("web.yaml")
+	p.says("#request .cm-content", "kind: Pod")
+	p.says("#verdict", "Denied")
+	if said := p.eval(`document.querySelector("#result-panel").innerText.split("label team is required").length - 1`); said != "1" {
+		t.Errorf("the sentence stands there %s times", said)
+	}
+	choose("check.yaml")
+	p.click("#do-test")
+	p.says(".summary", "1 of 1 cases passed")
+	choose("privileged")
+	p.within(15*time.Second, `!document.querySelector("#policies .cm-content").innerText.includes("label team")`)
+	p.click("#undo")
+	p.says("#policies .cm-content", "label team is required")
+	p.within(5*time.Second, `getComputedStyle([...document.querySelectorAll("#policies .cm-line")].find(l => l.innerText.startsWith("    "))).textIndent.startsWith("-")`)
+}
+
 // TestSaysWhatIsWrong has a misspelled field, which the editor says and mends.
 func TestSaysWhatIsWrong(t *testing.T) {
 	s := serve(t)
@@ -131,7 +174,7 @@ func TestSaysThatTheServerIsLost(t *testing.T) {
 	p := browser(t, 1280, 800, "light")
 	p.open(s)
 	p.write(saying("label team is required"), "")
-	p.says("#result-panel", "a request are needed")
+	p.says("#result-panel", "a request is needed")
 
 	signal := func(which syscall.Signal) {
 		if err := s.command.Process.Signal(which); err != nil {
@@ -151,7 +194,7 @@ func TestSaysThatTheServerIsLost(t *testing.T) {
 	p.says(".banner", "Another run")
 	p.do(chromedp.Navigate(next.address))
 	p.says("#policies .cm-content", "label team is required")
-	p.says("#result-panel", "a request are needed")
+	p.says("#result-panel", "a request is needed")
 }
 
 // TestNoViolationsOfAccessibility runs axe on what the page shows, in both themes and two widths.

@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { Dialogs, dialog, pasted } from "./dialogs";
 import type { Name } from "./dialogs";
 import { Editor, focusers } from "./editor";
-import { connection, decision, failure, info, opened, pane, policies, requestTab, resultTab, runTests, start } from "./model";
+import { before, connection, decision, failure, info, opened, pane, policies, requestTab, resultTab, runTests, start, undo } from "./model";
 import type { Pane } from "./model";
 import { Icon } from "./parts";
 import { Request } from "./request";
@@ -22,7 +22,7 @@ function test(): void {
 }
 
 const actions: { name: string; icon: string; title: string; run: () => void; primary?: boolean }[] = [
-  { name: "examples", icon: "book", title: "Examples", run: () => open("examples"), primary: true },
+  { name: "examples", icon: "book", title: "Examples and files", run: () => open("examples"), primary: true },
   { name: "why", icon: "why", title: "Why?", run: () => open("why") },
   { name: "import", icon: "import", title: "Import", run: () => open("import") },
   { name: "test", icon: "test", title: "Test", run: test },
@@ -94,6 +94,21 @@ function Hint() {
   ) : null;
 }
 
+/** What was replaced can be had again. */
+function Undo() {
+  return before.value ? (
+    <p class="strip" role="status">
+      <span>What was on the page is replaced.</span>
+      <button type="button" class="link" id="undo" onClick={undo}>
+        Undo
+      </button>
+      <button type="button" class="link" onClick={() => (before.value = null)}>
+        Keep it
+      </button>
+    </p>
+  ) : null;
+}
+
 function Policies() {
   return (
     <section id="policies" class={pane.value === "policies" ? "pane shown" : "pane"} aria-label="Policies">
@@ -106,6 +121,7 @@ function Policies() {
         ) : null}
       </div>
       <Hint />
+      <Undo />
       <div class="body edit">
         <Editor text={policies} label="Policies" hint={"Policies of any kind, as YAML.\nCtrl-Space lists what can be written."} assist />
       </div>
@@ -206,7 +222,14 @@ function App() {
       <main>
         <Policies />
         <Request />
-        <Result onExamples={() => open("examples")} onWhy={() => open("why")} />
+        <Result
+          onExamples={() => open("examples")}
+          onFiles={() => {
+            pasted.value = "folder";
+            dialog.value = "examples";
+          }}
+          onWhy={() => open("why")}
+        />
       </main>
       <footer>
         <span>{info.value ? `Usher ${info.value.version}` : ""}</span>

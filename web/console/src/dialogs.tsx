@@ -5,12 +5,12 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
 import type { Imported, Match, State } from "./api";
 import { focusers } from "./editor";
-import { cases, info, load, opened, pane, policies, refresh, requestTab, resultTab, said, state } from "./model";
+import { cases, casesFile, info, load, openFile, opened, pane, policies, refresh, remember, requestTab, resultTab, said, state } from "./model";
 import { Copy, Dialog, Icon, download } from "./parts";
 
 export type Name = "examples" | "import" | "why" | "share" | "open" | "case" | "help";
 export const dialog = signal<Name | null>(null);
-/** What the import dialog starts with. */
+/** What the import dialog, or the search of examples, starts with. */
 export const pasted = signal("");
 
 const close = () => (dialog.value = null);
@@ -37,16 +37,7 @@ function entries(): Entry[] {
     title: f.path,
     group: "folder",
     about: f.kind ?? "",
-    open: async () => {
-      const file = await get<{ text: string; cases?: boolean }>("file?path=" + encodeURIComponent(f.path));
-      if (file.cases) {
-        cases.value = file.text;
-        requestTab.value = "cases";
-        return;
-      }
-      opened.value = { file: f.path, title: f.path };
-      policies.value = file.text;
-    },
+    open: () => openFile(f.path),
   }));
   const examples = (info.value?.examples ?? []).map((e) => ({
     id: "example " + e.name,
@@ -55,7 +46,9 @@ function entries(): Entry[] {
     about: [e.name, e.category, e.description].filter((s) => s && s !== e.title && s.toLowerCase() !== e.pack.toLowerCase()).join(" · "),
     open: async () => {
       const s = await get<State>("examples/" + e.name.split("/").map(encodeURIComponent).join("/"));
+      remember();
       cases.value = "";
+      casesFile.value = "";
       opened.value = { example: e.name, title: e.title || e.name };
       load(s);
     },
@@ -64,7 +57,7 @@ function entries(): Entry[] {
 }
 
 function Examples() {
-  const [query, setQuery] = useState("");
+  const [query, setQuery] = useState(pasted.value);
   const [at, setAt] = useState(0);
   const [error, setError] = useState("");
   const list = useRef<HTMLUListElement>(null);
@@ -169,6 +162,7 @@ function Import() {
     };
   }, [text]);
   const take = (before: string) => {
+    remember();
     policies.value = before + (result?.policies ?? "");
     opened.value = null;
     close();
@@ -290,6 +284,7 @@ function Why() {
                 type="button"
                 class="primary"
                 onClick={() => {
+                  remember();
                   policies.value = m.policies ?? "";
                   opened.value = null;
                   close();
@@ -345,6 +340,7 @@ function Open() {
   const open = (t: string) =>
     void post<State>("open", { text: t }).then(
       (s) => {
+        remember();
         opened.value = null;
         load(s);
         close();
@@ -437,6 +433,7 @@ function Case() {
           disabled={text === ""}
           onClick={() => {
             cases.value = text;
+            casesFile.value = "";
             requestTab.value = "cases";
             resultTab.value = "cases";
             pane.value = "result";

@@ -11,8 +11,10 @@ import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/sea
 import { Compartment, EditorState, RangeSet, StateEffect, StateField } from "@codemirror/state";
 import type { Extension, Text } from "@codemirror/state";
 import {
+  Decoration,
   EditorView,
   GutterMarker,
+  ViewPlugin,
   drawSelection,
   gutter,
   highlightActiveLine,
@@ -23,6 +25,7 @@ import {
   lineNumbers,
   placeholder,
 } from "@codemirror/view";
+import type { DecorationSet, ViewUpdate } from "@codemirror/view";
 import { classHighlighter } from "@lezer/highlight";
 import { effect } from "@preact/signals";
 import type { Signal } from "@preact/signals";
@@ -213,6 +216,41 @@ const assisted: Extension = [
   autocompletion({ override: [complete], icons: false }),
 ];
 
+// Lines that wrap go on below where they begin, two columns in. Style attributes are refused: there is a class for each.
+const deepest = 40;
+
+const hanging: Extension = [
+  EditorView.baseTheme(
+    Object.fromEntries(
+      Array.from({ length: deepest + 1 }, (_, n) => [`.cm-hang-${n}`, { paddingLeft: `calc(6px + ${n + 2}ch) !important`, textIndent: `-${n + 2}ch` }]),
+    ),
+  ),
+  ViewPlugin.define(
+    (view) => ({
+      marks: hang(view),
+      update(u: ViewUpdate) {
+        if (u.docChanged || u.viewportChanged) {
+          this.marks = hang(u.view);
+        }
+      },
+    }),
+    { decorations: (plugin) => plugin.marks },
+  ),
+];
+
+function hang(view: EditorView): DecorationSet {
+  const marks = [];
+  for (const { from, to } of view.visibleRanges) {
+    for (let at = from; at <= to; ) {
+      const line = view.state.doc.lineAt(at);
+      const indent = Math.min(line.text.search(/[^ ]|$/), deepest);
+      marks.push(Decoration.line({ class: `cm-hang-${indent}` }).range(line.from));
+      at = line.to + 1;
+    }
+  }
+  return Decoration.set(marks);
+}
+
 /** A change that is none of the user's: a text that was opened. */
 export interface EditorProps {
   text: Signal<string>;
@@ -252,6 +290,7 @@ export function Editor({ text, label, hint, assist, readOnly }: EditorProps) {
           yaml(),
           syntaxHighlighting(classHighlighter),
           EditorView.lineWrapping,
+          hanging,
           EditorState.tabSize.of(2),
           EditorState.readOnly.of(readOnly ?? false),
           placeholder(hint),

@@ -30,6 +30,44 @@ export const namespace = signal("");
 /** The example or file that was opened last. */
 export const opened = signal<{ example?: string; file?: string; title: string } | null>(null);
 
+/** The file of the folder that the cases are from; empty for others. */
+export const casesFile = signal("");
+
+interface Kept {
+  state: Partial<State>;
+  cases: string;
+  casesFile: string;
+  opened: { example?: string; file?: string; title: string } | null;
+}
+
+/** What was on the page before something was opened, which can be undone. */
+export const before = signal<Kept | null>(null);
+
+function now(): Kept {
+  return { state: state.value, cases: cases.value, casesFile: casesFile.value, opened: opened.value };
+}
+
+/** remember is called before texts are replaced. */
+export function remember(): void {
+  const texts = [policies, object, oldObject, facts, authorization, cases];
+  before.value = texts.some((t) => t.value.trim() !== "") ? now() : null;
+}
+
+function bring(kept: Kept): void {
+  load(kept.state);
+  cases.value = kept.cases ?? "";
+  casesFile.value = kept.casesFile ?? "";
+  opened.value = kept.opened ?? null;
+}
+
+export function undo(): void {
+  const kept = before.value;
+  before.value = null;
+  if (kept !== null) {
+    bring(kept);
+  }
+}
+
 // What the page has no place for, as it was opened: a user's extra values, a name.
 const others = signal<Record<string, unknown>>({});
 const otherUser = signal<Record<string, unknown>>({});
@@ -117,8 +155,12 @@ export async function runTests(): Promise<void> {
   testing.value = true;
   try {
     const body: Record<string, unknown> = { policies: policies.value };
+    if (opened.value?.file) {
+      body.file = opened.value.file;
+    }
     if (cases.value.trim() !== "") {
       body.cases = cases.value;
+      body.casesFile = casesFile.value;
     } else if (opened.value?.example) {
       body.example = opened.value.example;
     } else if (opened.value === null && policies.value.trim() === "") {
@@ -177,7 +219,7 @@ export function watch(): void {
 // A page that is loaded again has what it had: this tab's alone.
 function keep(): void {
   effect(() => {
-    const kept = JSON.stringify({ state: state.value, cases: cases.value, opened: opened.value });
+    const kept = JSON.stringify(now());
     try {
       sessionStorage.setItem("usher-console", kept);
     } catch {
@@ -188,13 +230,11 @@ function keep(): void {
 
 function restore(): boolean {
   try {
-    const kept = JSON.parse(sessionStorage.getItem("usher-console") ?? "null") as { state: State; cases: string; opened: typeof opened.value } | null;
+    const kept = JSON.parse(sessionStorage.getItem("usher-console") ?? "null") as Kept | null;
     if (kept === null) {
       return false;
     }
-    load(kept.state);
-    cases.value = kept.cases ?? "";
-    opened.value = kept.opened ?? null;
+    bring(kept);
     return true;
   } catch {
     return false;
@@ -208,6 +248,31 @@ export async function start(): Promise<void> {
   if (!restored || info.value?.opened) {
     await get<State>("opened").then(load, () => {});
   }
+  const files = (info.value?.files ?? []).filter((f) => f.kind === "policies");
+  if (!restored && blank.value && files.length === 1) {
+    await openFile(files[0]!.path).catch(() => {});
+  }
+}
+
+/** openFile puts a file of the folder where it belongs, by what is in it. */
+export async function openFile(path: string): Promise<void> {
+  const file = await get<{ text: string; kind: string }>("file?path=" + encodeURIComponent(path));
+  remember();
+  if (file.kind === "cases") {
+    cases.value = file.text;
+    casesFile.value = path;
+    requestTab.value = "cases";
+    return;
+  }
+  if (file.kind === "objects") {
+    const documents = file.text.split(/^---.*$/m).filter((d) => /^[^#\s]/m.test(d));
+    const one = documents.length === 1 && !/^kind:\s*["']?(Namespace|List)\b/m.test(file.text);
+    (one ? object : facts).value = file.text;
+    requestTab.value = one ? "object" : "facts";
+    return;
+  }
+  opened.value = { file: path, title: path };
+  policies.value = file.text;
 }
 
 /** refresh reads again which files and examples there are. */

@@ -2,7 +2,7 @@
 
 import type { Decision, Finding, Problem, Step, Tests } from "./api";
 import { focusers } from "./editor";
-import { blank, cases, connection, deciding, decision, failure, pane, resultTab, runTests, testFailure, testing, tests } from "./model";
+import { blank, cases, connection, deciding, decision, failure, info, pane, policies, resultTab, runTests, testFailure, testing, tests } from "./model";
 import type { ResultTab } from "./model";
 import { Copy, Icon, Tabs } from "./parts";
 
@@ -15,7 +15,11 @@ const sorts: Record<string, { sort: string; title: string }> = {
 };
 
 export function sortOf(verdict: string): { sort: string; title: string } {
-  return sorts[verdict] ?? { sort: "neutral", title: verdict === "" ? "A policy and a request are needed" : verdict.charAt(0).toUpperCase() + verdict.slice(1) };
+  return sorts[verdict] ?? { sort: "neutral", title: verdict === "" ? needed() : verdict.charAt(0).toUpperCase() + verdict.slice(1) };
+}
+
+function needed(): string {
+  return policies.value.trim() === "" ? "A request is there: a policy is needed" : "A policy is there: a request is needed";
 }
 
 function place(line?: number): void {
@@ -61,14 +65,16 @@ function Problems({ problems }: { problems: Problem[] }) {
   );
 }
 
-function Findings({ findings }: { findings: Finding[] }) {
+/** Findings leaves out the sentence of the only one if the user has got it above. */
+function Findings({ findings, said }: { findings: Finding[]; said: string[] }) {
+  const repeated = findings.length === 1 && said.some((s) => s.includes(findings[0]!.message));
   return (
     <section>
-      <h3>Messages</h3>
+      <h3>{repeated ? "Said by" : "Messages"}</h3>
       <ul class="cards">
         {findings.map((f, i) => (
           <li key={i} class={"card " + (f.excused ? "neutral" : /^(deny|denied)$/i.test(f.action ?? "") ? "denied" : "warned")}>
-            <p class="said">{f.message}</p>
+            {repeated ? null : <p class="said">{f.message}</p>}
             <p class="meta">
               <Name of={f} />
               {f.field ? <code>{f.field}</code> : null}
@@ -110,8 +116,8 @@ function shown(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value) ?? "";
 }
 
-/** Trace leaves out a reason that the verdict has said. */
-function Trace({ trace, said }: { trace: Step[]; said: string }) {
+/** Trace leaves out a reason that the verdict or a warning has said. */
+function Trace({ trace, said }: { trace: Step[]; said: string[] }) {
   return (
     <section>
       <h3>Rules</h3>
@@ -126,7 +132,7 @@ function Trace({ trace, said }: { trace: Step[]; said: string }) {
               </span>
               <span class="figure">{s.cost ? time(s.cost) : s.duration}</span>
             </div>
-            {s.reason && s.reason !== said ? <p class="reason">{s.reason}</p> : null}
+            {s.reason && !said.some((t) => t.includes(s.reason!)) ? <p class="reason">{s.reason}</p> : null}
             {s.values?.length ? (
               <dl class="values">
                 {s.values.map((v, j) => (
@@ -186,6 +192,7 @@ export function Verdict({ d }: { d: Decision }) {
 }
 
 function DecisionView({ d }: { d: Decision }) {
+  const said = [d.message ?? "", ...(d.warnings ?? [])];
   return (
     <>
       <Verdict d={d} />
@@ -202,21 +209,33 @@ function DecisionView({ d }: { d: Decision }) {
           </ul>
         </section>
       ) : null}
-      {d.findings?.length ? <Findings findings={d.findings} /> : null}
+      {d.findings?.length ? <Findings findings={d.findings} said={said} /> : null}
       {d.diff ? <Diff diff={d.diff} /> : null}
-      {d.trace?.length ? <Trace trace={d.trace} said={d.message ?? ""} /> : null}
+      {d.trace?.length ? <Trace trace={d.trace} said={said} /> : null}
     </>
   );
 }
 
-function Empty({ onExamples, onWhy }: { onExamples: () => void; onWhy: () => void }) {
+interface Ways {
+  onExamples: () => void;
+  onFiles: () => void;
+  onWhy: () => void;
+}
+
+function Empty({ onExamples, onFiles, onWhy }: Ways) {
+  const folder = info.value?.files?.length ? (info.value.folder ?? "").replace(/[\\/]+$/, "").split(/[\\/]/).pop() : "";
   return (
     <div class="empty">
       <h3>Nothing to decide yet</h3>
       <p>Write a policy and a request: the decision is here as you type.</p>
       <p class="actions">
-        <button type="button" class="primary" onClick={onExamples}>
-          <Icon name="book" /> Start with an example
+        {folder ? (
+          <button type="button" class="primary" id="files" onClick={onFiles}>
+            <Icon name="open" /> Files of {folder}
+          </button>
+        ) : null}
+        <button type="button" class={folder ? "" : "primary"} onClick={onExamples}>
+          <Icon name="book" /> Examples
         </button>
         <button type="button" onClick={onWhy}>
           <Icon name="why" /> Why was I refused?
@@ -270,7 +289,7 @@ function CasesView({ t }: { t: Tests | null }) {
   );
 }
 
-function Body({ tab, onExamples, onWhy }: { tab: ResultTab; onExamples: () => void; onWhy: () => void }) {
+function Body({ tab, ...ways }: { tab: ResultTab } & Ways) {
   if (tab === "cases") {
     return <CasesView t={tests.value} />;
   }
@@ -278,7 +297,7 @@ function Body({ tab, onExamples, onWhy }: { tab: ResultTab; onExamples: () => vo
     return <p class="quiet">Asking the server …</p>;
   }
   if (blank.value) {
-    return <Empty onExamples={onExamples} onWhy={onWhy} />;
+    return <Empty {...ways} />;
   }
   const d = decision.value;
   if (failure.value !== "") {
@@ -316,7 +335,7 @@ function Body({ tab, onExamples, onWhy }: { tab: ResultTab; onExamples: () => vo
   );
 }
 
-export function Result(props: { onExamples: () => void; onWhy: () => void }) {
+export function Result(props: Ways) {
   const tab = resultTab.value;
   const all = (tests.value?.suites ?? []).flatMap((s) => s.cases ?? []);
   const passed = all.filter((c) => c.passed).length;
