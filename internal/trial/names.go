@@ -26,7 +26,7 @@ func (t *Trial) nameProblems(c *compile.Compiled, p compile.Typed) []rule.Proble
 				severity, do = rule.Mistake, "did you mean params."+near+"?"
 			}
 			problems = append(problems, rule.Problem{
-				Severity: severity, Field: n.Field, What: "no binding has the param " + n.Params + ", so that reading it fails", Do: do,
+				Severity: severity, Field: n.Field, At: n.At, What: "no binding has the param " + n.Params + ", so that reading it fails", Do: do,
 			})
 		}
 		if others, never := n.Never(c.Ref.Namespace); never && c.Ref.Namespace != "" {

@@ -256,7 +256,7 @@ bindings:
 - {name: warn, params: {teams: [a]}, validationActions: [Warn]}
 - {name: shop, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {env: test}}}%s}`
 	for _, test := range []struct{ reason, expression, params, want string }{
-		{"no binding has it", "params.team == object.metadata.name", ", params: {teams: [b]}", "spec.validations[0].expression: no binding has the param team, so that reading it fails; did you mean params.teams?"},
+		{"no binding has it", "params.team == object.metadata.name", ", params: {teams: [b]}", "spec.validations[0].expression: no binding has the param team, so that reading it fails (line 1, column 1); did you mean params.teams?"},
 		{"one has none", "object.metadata.name in params.teams", "", "spec.bindings[1].params: there are none: for the requests of this binding every Pod would be refused, because the rule fails"},
 		{"one needs none", "params == null || object.metadata.name in params.teams", "", ""},
 		{"all have them", "object.metadata.name in params.teams", ", params: {teams: [b]}", ""},

@@ -78,6 +78,9 @@ The cases have the params and actions of the pack, so that they pass with any --
 	return cmd
 }
 
+// workflowFile checks and tests the policies.
+const workflowFile = ".github/workflows/policies.yaml"
+
 // noPack in place of a pack means no policies.
 const noPack = "none"
 
@@ -115,6 +118,9 @@ func summary(dir string, policies int, made []files.File, kept []string) string 
 	if len(written) == 0 {
 		return "nothing to write; next: " + next
 	}
+	if slices.ContainsFunc(made, func(f files.File) bool { return f.Path == workflowFile && !slices.Contains(kept, f.Path) }) && installable(cli.BuildVersion().Version) == "" {
+		next += "\nthe workflow installs the latest release, which changes: name one in its version, such as v1.2.3"
+	}
 	return fmt.Sprintf("wrote %s to %s; next: %s", strings.Join(written, ", "), dir, next)
 }
 
@@ -135,7 +141,7 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 	workflow = bytes.ReplaceAll(workflow, []byte("usher@VERSION"), []byte("usher@"+cmp.Or(version, "main")))
 	all := []files.File{
 		{Path: "README.md", Optional: true, Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
-		{Path: ".github/workflows/policies.yaml", Optional: true, Content: bytes.ReplaceAll(workflow, []byte("{version: VERSION}"), []byte("{version: '"+version+"'}"))},
+		{Path: workflowFile, Optional: true, Content: bytes.ReplaceAll(workflow, []byte("{version: VERSION}"), []byte("{version: '"+version+"'}"))},
 	}
 	for i := range policies {
 		p := &policies[i]

@@ -19,6 +19,8 @@ import (
 type Naming struct {
 	// Field is the path of the expression in the policy.
 	Field string
+	// At is where the expression reads Params.
+	At rule.Place
 	// Params is a field of params that the expression reads, and none of the policy asks for first.
 	Params string
 	// Compared has the constants that the name of the namespace of the request is compared with: the comparison
@@ -42,6 +44,10 @@ func (c *Checker) Namings(expressions []admission.Expression) []Naming {
 		}
 		root := parsed.NativeRep().Expr()
 		n.paths, n.field = trace(root, variables), expressions[i].Field
+		n.place = func(e ast.Expr) rule.Place {
+			at := parsed.NativeRep().SourceInfo().GetStartLocation(e.ID())
+			return rule.PlaceIn(expressions[i].Text, at.Line(), at.Column()+1)
+		}
 		if expressions[i].Use == admission.Variable {
 			variables["variables."+expressions[i].Name] = n.paths[root.ID()]
 		}
@@ -52,6 +58,8 @@ func (c *Checker) Namings(expressions []admission.Expression) []Naming {
 
 type namer struct {
 	field string
+	// place returns the place of an expression in the text of the field.
+	place func(ast.Expr) rule.Place
 	paths map[int64]path
 	all   []Naming
 	// asked are the params of which an expression asks whether they are there.
@@ -64,7 +72,7 @@ func (n *namer) visit(e ast.Expr) {
 	switch e.Kind() {
 	case ast.SelectKind:
 		if ofParams(0) {
-			n.param(e.AsSelect().FieldName(), e.AsSelect().IsTestOnly())
+			n.param(parts[0], e.AsSelect().FieldName(), e.AsSelect().IsTestOnly())
 		}
 	case ast.CallKind:
 		n.call(e.AsCall().FunctionName(), parts, ofParams)
@@ -80,11 +88,11 @@ func (n *namer) call(function string, parts []ast.Expr, ofParams func(int) bool)
 	switch function {
 	case operators.Index, operators.OptSelect, operators.OptIndex:
 		if key, ok := parts[1].AsLiteral().(types.String); ok && ofParams(0) {
-			n.param(string(key), function != operators.Index)
+			n.param(parts[0], string(key), function != operators.Index)
 		}
 	case operators.In:
 		if key, ok := parts[0].AsLiteral().(types.String); ok && ofParams(1) {
-			n.param(string(key), true)
+			n.param(parts[1], string(key), true)
 		}
 		n.compare(first, "in", parts[1])
 	case operators.Equals, operators.NotEquals:
@@ -93,13 +101,13 @@ func (n *namer) call(function string, parts []ast.Expr, ofParams func(int) bool)
 	}
 }
 
-// param notes that a field of params is read, or asked for.
-func (n *namer) param(name string, asks bool) {
+// param notes that a field of params, which is the expression of, is read, or asked for.
+func (n *namer) param(of ast.Expr, name string, asks bool) {
 	switch {
 	case asks:
 		n.asked[name] = true
 	case len(n.all) < mostNamings:
-		n.all = append(n.all, Naming{Field: n.field, Params: name})
+		n.all = append(n.all, Naming{Field: n.field, At: n.place(of), Params: name})
 	}
 }
 
