@@ -93,7 +93,7 @@ var mayImport = []struct {
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"internal/samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
-	{"internal/observe/recent", []string{".", "internal/rule", "internal/printable"}},
+	{"internal/observe/recent", []string{".", "internal/rule", "internal/printable", "internal/turns"}},
 	{"internal/observe/trace", []string{".", "internal/explain", "internal/rule"}},
 	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
 	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule", "internal/printable", "internal/turns"}},

@@ -3,7 +3,6 @@ package candidate
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -12,6 +11,7 @@ import (
 	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	authzindex "github.com/usher-dev/usher/internal/index/authz"
 	"github.com/usher-dev/usher/internal/rule/authz"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 // An access has the candidates with authorization policies. Each decides among all the others in force, which
@@ -91,22 +91,12 @@ func (e *Evaluator) OfferAccess(r *usher.Request, only usher.Verdict) {
 	if !s.access.concerns(r) {
 		return
 	}
-	w := &waiting{request: r, at: time.Now(), only: only, turn: turnOf(&r.User), bytes: sizeOf(r)}
+	w := &waiting{request: r, at: time.Now(), only: only, turn: "authorize " + turns.OfUser(r.User.Name), bytes: sizeOf(r)}
 	if w.bytes > largest || !e.take(w) {
 		skipped(s.concerning(r))
 		return
 	}
 	e.work.Add(w.turn, r.User.Name, w, queue.Low)
-}
-
-// turnOf returns in whose turn requests to authorize are evaluated: these name any namespace. Some users can
-// create any number of service accounts.
-func turnOf(u *usher.User) string {
-	owner := u.Name
-	if account, ok := strings.CutPrefix(owner, "system:serviceaccount:"); ok {
-		owner, _, _ = strings.Cut(account, ":")
-	}
-	return "authorize " + owner
 }
 
 // sizeOf returns how many bytes a request to authorize takes.

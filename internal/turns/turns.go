@@ -5,7 +5,17 @@ package turns
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
+
+// OfUser returns in whose turn a user is with requests that may name any namespace. ServiceAccounts are in that
+// of their namespace, since some users can create any number.
+func OfUser(name string) string {
+	if account, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
+		name, _, _ = strings.Cut(account, ":")
+	}
+	return name
+}
 
 // Of returns items in an order in which namespaces take turns, each with its items in the order that they
 // have. It keeps at most so many of a namespace; of the empty one, which is the cluster, it keeps all.

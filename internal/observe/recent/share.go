@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 // A ring keeps the last decisions in a line of half its size. What falls out of that goes to a share
@@ -24,15 +24,11 @@ const (
 var seed = maphash.MakeSeed()
 
 // shareOf returns the share of a request: that of its namespace. A request in none, or about
-// access, which names any namespace, has the share of its user; ServiceAccounts have that of their
-// namespace, since some users can create any number.
+// access, which names any namespace, has the share of its user.
 func shareOf(r *usher.Request) uint8 {
 	owner := r.Namespace
 	if owner == "" || r.Access != nil {
-		owner = r.User.Name
-		if rest, ok := strings.CutPrefix(owner, "system:serviceaccount:"); ok {
-			owner, _, _ = strings.Cut(rest, ":")
-		}
+		owner = turns.OfUser(r.User.Name)
 	}
 	return uint8(maphash.String(seed, owner))
 }
