@@ -2,6 +2,7 @@ package object_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	usher "github.com/usher-dev/usher"
@@ -9,6 +10,7 @@ import (
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/policytest"
+	"github.com/usher-dev/usher/internal/withhold"
 )
 
 // TestLiveLists: a list is read from the API server if its source says so, and a request that finds the
@@ -49,5 +51,51 @@ func TestLiveLists(t *testing.T) {
 				t.Errorf("%v, %s, the list is read %d times", err, d.Verdict, asked)
 			}
 		})
+	}
+}
+
+// TestAbsentDataIsTheCause: who is denied because an object of data does not exist reads that first, and no field
+// of the request. In a status, the name stays if the policy has it, and not if it may be of the request.
+func TestAbsentDataIsTheCause(t *testing.T) {
+	t.Parallel()
+	const variable = "variables.allowed.exists(a, object.spec.containers[0].image.startsWith(a))"
+	for _, test := range []struct{ reason, name, message, status string }{
+		{
+			"a name of the policy", "name: allowed-registry",
+			"data.allowed: ConfigMap team-a/allowed-registry does not exist (in expression '" + variable + "')", "data.allowed: ConfigMap team-a/allowed-registry does not exist (in expression (…))",
+		},
+		{
+			"a name of the request", "nameExpression: object.metadata.name",
+			`data.allowed: ConfigMap "team-a/web" does not exist (in expression '` + variable + "')", "data.allowed: ConfigMap (…) does not exist (in expression (…))",
+		},
+	} {
+		rules := stored(t, `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {podTemplates: "Off",
+			matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]},
+			data: [{name: allowed, object: {apiVersion: v1, kind: ConfigMap, namespace: team-a, `+test.name+`}}],
+			variables: [{name: allowed, expression: "data.allowed.data.registries.split(',')"}],
+			validations: [{expression: "`+variable+`", message: closed}]}}`)
+		q := policytest.Request{Operation: usher.Create, Namespace: "shop", Object: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "namespace": "shop"},
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "a", "image": "b"}}},
+		}}
+		r, err := q.For(usher.Validate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts := fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
+			o := ref.(*fact.Object)
+			return nil, &fact.NotFound{Kind: o.Kind, Name: o.Namespace + "/" + o.Name}
+		})
+		d, err := engine.New(index.New(rules), facts, engine.Options{FailurePolicy: usher.Fail}).Decide(t.Context(), r)
+		if err != nil || d.Verdict != usher.Deny || len(d.Findings) != 1 || len(d.Findings[0].Checks) != 1 {
+			t.Fatalf("%s: %+v, %v", test.reason, d, err)
+		}
+		check := d.Findings[0].Checks[0]
+		if check.Message != test.message || check.Field != "" {
+			t.Errorf("%s: %q of field %q, want %q", test.reason, check.Message, check.Field, test.message)
+		}
+		if got := withhold.Error(r, errors.New(check.Message), false); got != test.status {
+			t.Errorf("%s: in a status %q, want %q", test.reason, got, test.status)
+		}
 	}
 }

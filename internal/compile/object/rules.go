@@ -97,7 +97,7 @@ func (s *saying) add(r *admission.Evaluation, a actions) {
 			if s.exempt.Covers(&check) {
 				continue
 			}
-			if check.Field == "" {
+			if check.Field == "" && !d.Absent {
 				check.Field = s.fields.of(d.Index)
 			}
 		}

@@ -3,6 +3,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -150,6 +151,29 @@ func (in *Input) load(p *Program, i int) (any, error) {
 		in.data[i] = datum{known: true, value: value, err: err}
 	}
 	return value, err
+}
+
+// because is the error of an expression: first the object that does not exist, if it fails for lack of that.
+// The name of this object is in quotes, as what may be a value of the request, unless the policy has it.
+func (in *Input) because(p *Program, expression string, err error) *apiservercel.Error {
+	for i := range in.data {
+		if in.dataOf != p {
+			break
+		}
+		absent, ok := errors.AsType[*fact.NotFound](in.data[i].err)
+		source := &p.source.Data[i]
+		if !ok || !strings.HasSuffix(err.Error(), "data."+source.Name+": "+in.data[i].err.Error()) || !strings.HasSuffix(err.Error(), absent.Error()) {
+			continue
+		}
+		name := absent.Name
+		if source.NameExpression != "" || source.NamespaceExpression != "" {
+			name = strconv.Quote(name)
+		}
+		because := invalid("data.%s: %s %s does not exist (in expression '%s')", source.Name, absent.Kind, name, expression)
+		because.Cause = absent
+		return because
+	}
+	return invalid("expression '%v' resulted in error: %v", expression, err)
 }
 
 // addressOf evaluates the expressions of a source of data.

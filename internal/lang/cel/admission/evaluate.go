@@ -14,6 +14,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -48,8 +49,9 @@ type Denial struct {
 	Message string
 	// Reason is empty for an error.
 	Reason string
-	// Failed says that evaluating the validation gave an error, which is the Message.
-	Failed bool
+	// Failed says that evaluating the validation gave an error, which is the Message, and Absent that the error
+	// is that an object of data does not exist: no field of the request is at fault.
+	Failed, Absent bool
 }
 
 // A Published is a value for the audit log.
@@ -214,7 +216,8 @@ func aggregate(errs []error) string {
 func (p *Program) decide(r *Evaluation, i int, v *outcome, messages []outcome, messagesErr error) {
 	switch {
 	case v.err != nil:
-		p.fail(r, Denial{Index: i, Message: v.err.Error()})
+		_, absent := errors.AsType[*fact.NotFound](v.err)
+		p.fail(r, Denial{Index: i, Message: v.err.Error(), Absent: absent})
 	case errors.Is(messagesErr, apiservercel.ErrInternal) || errors.Is(messagesErr, apiservercel.ErrOutOfBudget):
 		p.fail(r, Denial{Index: i, Message: fmt.Sprintf("failed messageExpression: %s", messagesErr)})
 	case v.value != types.True:
@@ -344,7 +347,7 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 	}
 	budget -= int64(cost)
 	if err != nil {
-		return outcome{err: invalid("expression '%v' resulted in error: %v", e.text, err)}, budget, nil
+		return outcome{err: a.in.because(a.program, e.text, err)}, budget, nil
 	}
 	return outcome{value: value}, budget, nil
 }
