@@ -20,6 +20,7 @@ import (
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	commands "github.com/usher-dev/usher/cmd/usher/internal/library"
 	"github.com/usher-dev/usher/library"
 )
@@ -51,7 +52,7 @@ func TestInstallStops(t *testing.T) {
 			client := fake.NewSimpleDynamicClient(runtime.NewScheme())
 			client.PrependReactor(row.verb, "clusterobjectpolicies", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, row.err })
 			var out, says bytes.Buffer
-			err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, false),
+			err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, cluster.Warnings(&says), false),
 				&commands.Plan{Packs: packs, Policies: chosen, Settings: make([]library.Settings, len(chosen))})
 			if err == nil || errors.Is(err, cli.ErrNegative) || !strings.Contains(err.Error(), row.says) || out.Len()+says.Len() > 0 {
 				t.Errorf("got %v, and printed %q and %q", err, out.String(), says.String())
@@ -164,7 +165,7 @@ func TestInstallInCluster(t *testing.T) {
 			})
 			var out, says bytes.Buffer
 			s := cli.Streams{Out: &out, Err: &says}
-			err := commands.Install(t.Context(), s, commands.Cluster(client, row.dryRun), &commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{row.settings}})
+			err := commands.Install(t.Context(), s, commands.Cluster(client, cluster.Warnings(&says), row.dryRun), &commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{row.settings}})
 			if !errors.Is(err, row.err) {
 				t.Errorf("error: expected %v, got %v", row.err, err)
 			}
@@ -182,5 +183,45 @@ func TestInstallInCluster(t *testing.T) {
 				t.Errorf("another version could be replaced: %s", sent)
 			}
 		})
+	}
+}
+
+// TestInstallWarnsOfLockout has no webhook that could warn.
+func TestInstallWarnsOfLockout(t *testing.T) {
+	t.Parallel()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen, err := library.Select(packs, []string{"required-labels", "service-types"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		action string
+		dryRun bool
+		says   string
+	}{
+		{"Deny", false, "Warning: required-labels: spec.validations[0]: the rule refuses 11 requests without which a cluster cannot recover: "},
+		{"Deny", true, "Warning: required-labels: spec.validations[0]: the rule refuses 11 requests without which a cluster cannot recover: "},
+		{"Warn", false, ""},
+	} {
+		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+			v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"): "ClusterObjectPolicyList",
+		})
+		var says, before bytes.Buffer
+		warnings := cluster.Warnings(&says)
+		client.PrependReactor("create", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			before.Write(says.Bytes())
+			return false, nil, nil
+		})
+		err := commands.Install(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, commands.Cluster(client, warnings, row.dryRun),
+			&commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{{Action: row.action}, {Action: row.action}}})
+		if err != nil || !strings.HasPrefix(says.String(), row.says) || strings.Count(says.String(), "Warning:") != strings.Count(row.says, "Warning:") {
+			t.Errorf("%+v: got %v, and printed %s", row, err, says.String())
+		}
+		if !strings.HasPrefix(before.String(), row.says) {
+			t.Errorf("%+v: before the policy was written, printed %q", row, before.String())
+		}
 	}
 }

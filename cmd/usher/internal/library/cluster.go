@@ -12,11 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/library"
 )
 
@@ -33,9 +35,9 @@ var (
 const maxUpdates = 5
 
 // Cluster returns a cluster as the target. With dryRun, API servers decide about each policy as if
-// it was written, and write nothing.
-func Cluster(client dynamic.Interface, dryRun bool) Target {
-	c := &stored{client: client.Resource(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"))}
+// it was written, and write nothing. Warnings gets what policy admission would warn of, before anything is written.
+func Cluster(client dynamic.Interface, warnings rest.WarningHandlerWithContext, dryRun bool) Target {
+	c := &stored{warnings: warnings, client: client.Resource(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"))}
 	if dryRun {
 		c.dryRun = []string{metav1.DryRunAll}
 	}
@@ -43,7 +45,8 @@ func Cluster(client dynamic.Interface, dryRun bool) Target {
 }
 
 type stored struct {
-	client dynamic.ResourceInterface
+	client   dynamic.ResourceInterface
+	warnings rest.WarningHandlerWithContext
 	// dryRun is that of requests that write.
 	dryRun []string
 }
@@ -102,10 +105,18 @@ func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte, 
 	if err := policy.UnmarshalJSON(data); err != nil {
 		return "", fmt.Errorf("encode manifest: %w", err)
 	}
-	if installed == nil {
+	var old *unstructured.Unstructured
+	if installed != nil {
+		old = &unstructured.Unstructured{Object: installed}
+	}
+	// Usher may not be there to be asked.
+	if err := policies.Admit(ctx, c.warnings, policy, old); err != nil {
+		return "", err
+	}
+	if old == nil {
 		err = c.create(ctx, policy)
 	} else {
-		err = c.update(ctx, policy, &unstructured.Unstructured{Object: installed})
+		err = c.update(ctx, policy, old)
 	}
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):

@@ -36,7 +36,8 @@ pack, and keeps its bindings: actions, params and namespaces stay, unless a flag
 otherwise. Exemptions are objects of their own, and stay. What changes is printed. A policy
 of the same name that is not of a pack is not replaced, nor is one of a later version,
 unless --downgrade is set. Nor does --apply replace what somebody else writes at the same
-time. Policies that a pack does not have any more are named, and stay.
+time. Before it writes, it warns of requests without which a cluster cannot recover that a
+policy would refuse. Policies that a pack does not have any more are named, and stay.
 
 With --namespaces, --action and --params are for these namespaces alone: each policy gets a
 binding of that name, with the params of the others, or its binding for the namespace is
@@ -110,7 +111,7 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}
-		return Install(cmd.Context(), s, Cluster(client, f.dryRun), plan)
+		return Install(cmd.Context(), s, Cluster(client, config.WarningHandlerWithContext, f.dryRun), plan)
 	case f.out != "":
 		target, err := openFolder(f.out, f.dryRun)
 		if err != nil {

@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/yamldiff"
@@ -70,6 +72,14 @@ func next(policy *unstructured.Unstructured, ref usher.PolicyRef, stored *unstru
 
 // lastApplied holds what kubectl has applied.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// admit returns why policy admission would refuse a change, if Usher is there to be asked or not.
+func (w *change) admit(ctx context.Context, warnings rest.WarningHandlerWithContext) error {
+	if w.next == nil {
+		return nil
+	}
+	return policies.Admit(ctx, warnings, w.next, w.stored)
+}
 
 // try asks API servers whether they would accept a change, and finds out what would be stored.
 func (w *change) try(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -28,6 +29,8 @@ type Options struct {
 	Apply bool
 	// Force promotes although there are reasons against it.
 	Force bool
+	// Warnings gets what policy admission would warn of, before anything is written.
+	Warnings rest.WarningHandlerWithContext
 }
 
 type promoteFlags struct {
@@ -53,8 +56,9 @@ that is stored. Other labels and annotations of that one stay. Nothing is writte
 servers would accept all of it, and nothing that somebody else writes at the same time is
 replaced.
 
-A candidate is not promoted if it is not evaluated, if evaluations have failed, or if a
-policy has changed since the candidate was compared with it, unless --force is set.
+A candidate is not promoted if it is not evaluated, if evaluations have failed, if a policy
+has changed since the candidate was compared with it, or if policy admission would refuse
+one, whether or not Usher runs, unless --force is set.
 
 A name alone is that of a ClusterPolicyCandidate, and with --namespace that of a
 PolicyCandidate. A kind is written as for kubectl: pcand/NAME is in the namespace of the
@@ -84,7 +88,8 @@ cluster cannot be reached or there is no such candidate.`,
 			if err != nil {
 				return err
 			}
-			config.WarningHandlerWithContext = cluster.Warnings(s.Err)
+			f.Warnings = cluster.Warnings(s.Err)
+			config.WarningHandlerWithContext = f.Warnings
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {
 				return fmt.Errorf("find cluster: %w", err)
@@ -153,6 +158,9 @@ func Promote(ctx context.Context, s cli.Streams, client dynamic.Interface, ref u
 	}
 	refused := false
 	for i := range changes {
+		if err := changes[i].admit(ctx, o.Warnings); err != nil {
+			reasons = append(reasons, err.Error())
+		}
 		if err := changes[i].try(ctx); err != nil {
 			refused = true
 			fmt.Fprintf(s.Err, "usher: %s is refused: %v\n", changes[i].ref, err)

@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	commands "github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/promote"
 )
 
@@ -86,8 +88,18 @@ func newCluster(t *testing.T, refused string, objects ...runtime.Object) *cluste
 }
 
 func policy(kind, name, more string) string {
-	return fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: %s, metadata: {name: %s%s}, spec: {failurePolicy: Fail}}`, kind, name, more)
+	spec := objectSpec
+	if strings.HasSuffix(kind, "AuthorizationPolicy") {
+		spec = `{effect: Allow, subjects: [{groups: [devs]}], rules: [{verbs: [get], apiGroups: [""], resources: [pods]}]}`
+	}
+	return policyOf(kind, name, more, spec)
 }
+
+func policyOf(kind, name, more, spec string) string {
+	return fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: %s, metadata: {name: %s%s}, spec: %s}`, kind, name, more, spec)
+}
+
+const objectSpec = `{failurePolicy: Fail, matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, validations: [{expression: "object.metadata.name != 'x'"}]}`
 
 const (
 	evaluated = `conditions: [{type: Evaluated, status: "True", observedGeneration: 2, reason: Evaluated, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}], observedGeneration: 2, since: "2026-01-01T00:00:00Z"`
@@ -106,7 +118,7 @@ func stored(t *testing.T) *unstructured.Unstructured {
 apiVersion: usher.dev/v1alpha1
 kind: ClusterObjectPolicy
 metadata: {name: tags, uid: one, generation: 3, resourceVersion: "7", labels: {team: web}, annotations: {usher.dev/suspend: "true", usher.dev/proof: x}}
-spec: {failurePolicy: Ignore, severity: low}
+spec: `+strings.Replace(objectSpec, "{failurePolicy: Fail", "{failurePolicy: Ignore, severity: low", 1)+`
 status: {observedGeneration: 3}
 `)
 }
@@ -124,7 +136,9 @@ type row struct {
 	negative  bool
 }
 
-var apply = promote.Options{Apply: true}
+var forced = promote.Options{Apply: true, Force: true, Warnings: rest.NoWarnings{}}
+
+var apply = promote.Options{Apply: true, Warnings: rest.NoWarnings{}}
 
 const counts = `ClusterPolicyCandidate c: counted since 2026-01-01T00:00:00Z
        5 decisions seen
@@ -142,19 +156,19 @@ func rows() []row {
 	two := "policies: [" + policy("ClusterObjectPolicy", "tags", "") + ", " + policy("ClusterObjectPolicy", "more", "") + "]"
 	removal := "remove: true, replaces: {kind: ClusterObjectPolicy, name: tags}"
 	tried := []string{"try to create tags"}
-	isNew := "ClusterObjectPolicy tags is new\n  apiVersion: usher.dev/v1alpha1\n  kind: ClusterObjectPolicy\n  spec:\n    failurePolicy: Fail\n"
+	isNew := "ClusterObjectPolicy tags is new\n  apiVersion: usher.dev/v1alpha1\n  kind: ClusterObjectPolicy\n  spec:\n    failurePolicy: Fail\n    matchConstraints:\n"
 	return []row{
-		{"nothing is written without --apply", one, seen, false, promote.Options{}, "", counts + isNew + "nothing is written: --apply puts this into force\n", "", tried, false},
-		{"a new policy", one, seen, false, apply, "", counts + isNew + "applied ClusterObjectPolicy tags\ndeleted ClusterPolicyCandidate c\n", "", []string{"try to create tags", "create tags", "delete c"}, false},
-		{"a changed policy", one, seen + tags, true, apply, "", "-  failurePolicy: Ignore\n  -  severity: low\n  +  failurePolicy: Fail\n", "", []string{"try to update tags", "update tags", "delete c"}, false},
+		{"nothing is written without --apply", one, seen, false, promote.Options{Warnings: rest.NoWarnings{}}, "", counts + isNew, "", tried, false},
+		{"a new policy", one, seen, false, apply, "", "applied ClusterObjectPolicy tags\ndeleted ClusterPolicyCandidate c\n", "", []string{"try to create tags", "create tags", "delete c"}, false},
+		{"a changed policy", one, seen + tags, true, apply, "", "-  failurePolicy: Ignore\n  +  failurePolicy: Fail\n", "", []string{"try to update tags", "update tags", "delete c"}, false},
 		{"a removal", removal, seen + tags, true, apply, "", "ClusterObjectPolicy tags is deleted\ndeleted ClusterObjectPolicy tags\ndeleted ClusterPolicyCandidate c\n", "", []string{"try to delete tags", "delete tags", "delete c"}, false},
-		{"a removal, shown", removal, seen + tags, true, promote.Options{}, "", "ClusterObjectPolicy tags is deleted\nnothing is written", "", []string{"try to delete tags"}, false},
+		{"a removal, shown", removal, seen + tags, true, promote.Options{Warnings: rest.NoWarnings{}}, "", "ClusterObjectPolicy tags is deleted\nnothing is written", "", []string{"try to delete tags"}, false},
 		{"a removal of what is gone", removal, seen + tags, false, apply, "", "", "there is no ClusterObjectPolicy tags to remove: delete the candidate with 'kubectl delete clusterpolicycandidates c'", nil, true},
-		{"silence", one, evaluated, false, promote.Options{}, "", "it has seen no request, which proves nothing", "", tried, false},
+		{"silence", one, evaluated, false, promote.Options{Warnings: rest.NoWarnings{}}, "", "it has seen no request, which proves nothing", "", tried, false},
 		{"not evaluated", one, strings.ReplaceAll(seen, `status: "True"`, `status: "False"`), false, apply, "", "", "warning: it is not evaluated: ", tried, true},
 		{"the status is of another version", one, strings.ReplaceAll(seen, "observedGeneration: 2, reason", "observedGeneration: 1, reason"), false, apply, "", "", "it is not evaluated yet, or not as it is now", tried, true},
 		{"no status", one, "", false, apply, "", "nothing is counted yet", "it is not evaluated yet", tried, true},
-		{"forced", one, "", false, promote.Options{Apply: true, Force: true}, "", "applied ClusterObjectPolicy tags\ndeleted", "warning: it is not evaluated yet", []string{"try to create tags", "create tags", "delete c"}, false},
+		{"forced", one, "", false, forced, "", "applied ClusterObjectPolicy tags\ndeleted", "warning: it is not evaluated yet", []string{"try to create tags", "create tags", "delete c"}, false},
 		{"errors", one, seen + ", errors: 2", false, apply, "", "", "warning: 2 of its evaluations have failed\nusher: ClusterPolicyCandidate c is not promoted", tried, true},
 		{"problems", one, seen + ", problems: [{severity: error, what: a mistake}, {severity: warning, what: harmless}]", false, apply, "", "", "warning: a mistake\nusher: ", tried, true},
 		{"not proven", one, strings.Replace(seen, "conditions: [", `conditions: [{type: Proven, status: "False", reason: Unknown, message: nobody, lastTransitionTime: "2026-01-01T00:00:00Z"}, `, 1), false, apply, "", "", "you would answer for what it embeds: nobody", tried, true},
@@ -164,17 +178,50 @@ func rows() []row {
 		{"the policy was deleted since", one, seen + tags, false, apply, "", "", "ClusterObjectPolicy tags was deleted since", tried, true},
 		{"an exemption was deleted since", one, seen + ", compared: [{kind: ClusterPolicyExemption, name: e, uid: x, generation: 1}]", false, apply, "", "", "ClusterPolicyExemption e was deleted since", tried, true},
 		{"a policy of a file", one, seen + ", compared: [{kind: ClusterObjectPolicy, name: tags}]", false, apply, "", "", "comes from a file, which stays in force", tried, true},
-		{"one of two is refused", two, seen, false, promote.Options{Apply: true, Force: true}, "try to create more", "", "usher: ClusterObjectPolicy more is refused: ", []string{"try to create tags", "try to create more"}, true},
+		{"one of two is refused", two, seen, false, forced, "try to create more", "", "usher: ClusterObjectPolicy more is refused: ", []string{"try to create tags", "try to create more"}, true},
 		{"one of two fails", two, seen, false, apply, "create more", "applied ClusterObjectPolicy tags\n", "ClusterObjectPolicy more is not written, nor what follows it, and the candidate is kept: ", []string{"try to create tags", "try to create more", "create tags", "create more"}, true},
 		{"the candidate stays", one, seen, false, apply, "delete c", "applied ClusterObjectPolicy tags\n", "is still there (delete it with 'kubectl delete clusterpolicycandidates c')", []string{"try to create tags", "create tags", "delete c"}, true},
-		{"another kind", "policies: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: root}}]", seen, false, promote.Options{Apply: true, Force: true}, "", "", "is not a kind of policies that Usher enforces", nil, true},
+		{"another kind", "policies: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: root}}]", seen, false, forced, "", "", "is not a kind of policies that Usher enforces", nil, true},
 		{"an authorization policy", "policies: [" + policy("ClusterAuthorizationPolicy", "a", "") + "]", seen, false, apply, "", "applied ClusterAuthorizationPolicy a\ndeleted", "", []string{"try to create a", "create a", "delete c"}, false},
-		{"a candidate", "policies: [" + policy("ClusterPolicyCandidate", "a", "") + "]", seen, false, promote.Options{Apply: true, Force: true}, "", "", "a candidate embeds no candidates", nil, true},
+		{"a candidate", "policies: [" + policy("ClusterPolicyCandidate", "a", "") + "]", seen, false, forced, "", "", "a candidate embeds no candidates", nil, true},
 		{"twice the same", "policies: [" + policy("ClusterObjectPolicy", "a", "") + ", " + policy("ClusterObjectPolicy", "a", "") + "]", seen, false, apply, "", "", "is there twice", nil, true},
 		{"no name", "policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy}]", seen, false, apply, "", "", "the policy has no name", nil, true},
 		{"no namespace", "policies: [" + policy("ObjectPolicy", "a", "") + "]", seen, false, apply, "", "", "has no namespace", nil, true},
 		{"not a policy", "policies: [7]", seen, false, apply, "", "", "spec.policies[0]: decode policy", nil, true},
 		{"nothing", "", seen, false, apply, "", "", "it embeds no policies", nil, true},
+	}
+}
+
+// TestPromoteAsAdmission has no webhook that could warn or refuse.
+func TestPromoteAsAdmission(t *testing.T) {
+	t.Parallel()
+	everyPod := strings.Replace(objectSpec, "object.metadata.name != 'x'", "false", 1)
+	deny := `{effect: Deny, subjects: [{users: ["*"]}], rules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"]}]}`
+	tried, applied := []string{"try to create p"}, []string{"try to create p", "create p", "delete c"}
+	lockout := "Warning: p: spec.validations[0]: the rule refuses "
+	for _, r := range []struct {
+		reason, kind, spec string
+		o                  promote.Options
+		says               string
+		sent               []string
+	}{
+		{"a harmless one", "ClusterObjectPolicy", objectSpec, apply, "", applied},
+		{"one that refuses all Pods is warned of", "ClusterObjectPolicy", everyPod, apply, lockout, applied},
+		{"and also without --apply", "ClusterObjectPolicy", everyPod, promote.Options{Warnings: rest.NoWarnings{}}, lockout, tried},
+		{"one that keeps administrators out is not promoted", "ClusterAuthorizationPolicy", deny, apply, "warning: ClusterAuthorizationPolicy p: it would deny ", tried},
+		{"unless forced", "ClusterAuthorizationPolicy", deny, forced, "warning: ClusterAuthorizationPolicy p: it would deny ", applied},
+		{"one that does not compile", "ClusterObjectPolicy", strings.Replace(objectSpec, "object.metadata", "objekt.metadata", 1), apply, "warning: ClusterObjectPolicy p: spec.validations[0].expression: ", tried},
+	} {
+		c := newCluster(t, "", candidate(t, "policies: ["+policyOf(r.kind, "p", "", r.spec)+"]", seen))
+		var says bytes.Buffer
+		r.o.Warnings = commands.Warnings(&says)
+		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, r.o)
+		if (err != nil) != (r.o.Apply && len(r.sent) == 1) || !strings.Contains(says.String(), r.says) || r.says == "" && says.Len() > 0 {
+			t.Errorf("%s: got %v, printed %s", r.reason, err, says.String())
+		}
+		if diff := cmp.Diff(r.sent, c.sent); diff != "" {
+			t.Errorf("%s: sent -want +got:\n%s", r.reason, diff)
+		}
 	}
 }
 
@@ -217,7 +264,7 @@ func TestPromotesWhatWasEvaluated(t *testing.T) {
 apiVersion: usher.dev/v1alpha1
 kind: ClusterObjectPolicy
 metadata: {name: tags, uid: one, resourceVersion: "7", labels: {team: web, tier: web}, annotations: {usher.dev/proof: x, a: b}}
-spec: {failurePolicy: Fail}
+spec: `+objectSpec+`
 `)
 	if diff := cmp.Diff(want, c.written[0]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -237,7 +284,7 @@ func TestPromoteInNamespace(t *testing.T) {
 	} {
 		c := newCluster(t, "", parse(t, fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: PolicyCandidate, metadata: {name: c, namespace: shop, uid: cand, generation: 2, resourceVersion: "9"}, spec: {%s}, status: {%s}}`, r.spec, seen)))
 		var says bytes.Buffer
-		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, c, usher.PolicyRef{Kind: "PolicyCandidate", Namespace: "shop", Name: "c"}, promote.Options{Apply: true, Force: true})
+		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, c, usher.PolicyRef{Kind: "PolicyCandidate", Namespace: "shop", Name: "c"}, forced)
 		if (err != nil) != (r.says != "") || !strings.Contains(says.String(), r.says) || (len(c.sent) > 0) != (r.says == "") {
 			t.Errorf("%s: got %v, sent %q, printed %s", r.reason, err, c.sent, says.String())
 		}
