@@ -58,7 +58,18 @@ func TestJSONIsCamelCase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(none.Close)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: '"+none.URL+"'}}], contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, users: [{name: u, user: {}}]}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	commands := map[string][]string{
+		"usher status":         {"--kubeconfig", kubeconfig},
 		"usher watch":          {"--once", "--server", decisions.URL, "--ca-file", ca, "--token-file", token},
 		"usher audit":          {"-p", examples + "object-policies/policies", "-p", examples + "cel/policies", "--facts", examples + "cel/namespaces.yaml", "--what-if", examples + "cel/policies", examples + "objects"},
 		"usher check":          {"--verbose", examples + "policies", "../../internal/policytest/testdata/own/policies"},

@@ -92,6 +92,7 @@ func TestHostileTexts(t *testing.T) {
 		"usher render":            {{policies}, {"--cue", policies}, {broken}, {"--from", files["vap.yaml"]}, {"--from", files["broken-vap.yaml"]}, {"--from", files["syntax.yaml"]}, {"--to", "vap", files["policies/refuses.yaml"]}, {"--to", "vap", policies}, {"--to", hostile, policies}},
 		"usher serve":             {{"-p", hostile}, {"-p", policies, "--bind-address", hostile}},
 		"usher simulate":          {append(own, objects, "--cluster-files", files["cluster"]), append(own, objects, "--verbose", "--cluster-files", files["cluster"]), append(own, objects, "--cluster-files", files["cluster"], "-o", "json"), append(own, hostile)},
+		"usher status":            {{"--kubeconfig", hostile}, {hostile}},
 		"usher test":              {{files["cases"]}, {files["cases"], "-v", "--coverage"}, {files["cases"], "-o", "junit"}, {files["cases"], "-o", "json"}, {files["cases"], "-o", "yaml"}, {files["cases"], "--run", hostile}, {files["syntax.yaml"]}, {hostile}},
 		"usher uninstall":         {{"--kubeconfig", hostile}},
 		"usher version":           {{hostile}, {"--" + hostile}},

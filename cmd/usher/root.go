@@ -26,7 +26,7 @@ func families(s cli.Streams) []family {
 		{"write", "Write policies:", []*cobra.Command{write.Check(s), write.LSP(s), write.Render(s), write.Import(s), try.Exempt(s), library.Command(s, try.Library(s, observe.Cluster)), library.Init(s)}},
 		{"try", "Try policies:", []*cobra.Command{try.Decide(s), try.Explain(s), try.Simulate(s), try.Test(s), compare.Impact(s), console.Command(s)}},
 		{"enforce", "Enforce policies:", []*cobra.Command{enforce.Serve(s), promote.Command(s), enforce.Admission(s), enforce.Uninstall(s), enforce.Certs(s)}},
-		{"observe", "Observe webhooks and clusters:", []*cobra.Command{observe.Watch(s), observe.Audit(s), observe.Bench(s)}},
+		{"observe", "Observe webhooks and clusters:", []*cobra.Command{observe.Status(s), observe.Watch(s), observe.Audit(s), observe.Bench(s)}},
 		{"authorize", "Authorize requests:", []*cobra.Command{authorize.Command(s)}},
 	}
 }

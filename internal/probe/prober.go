@@ -223,6 +223,24 @@ func (p *Prober) attempt(ctx context.Context) (result Observation, passing bool)
 	return p.lost(fmt.Sprintf("a dry run came back without an answer of the webhook for %s", strings.Join(missing, " and of that for "))), false
 }
 
+// Ask finds out once whether API servers call the webhooks, without the keys that replicas share: one that is
+// called takes the dry run for a policy, and refuses it, since it does not compile. That says nothing about the
+// mutating webhook.
+func Ask(ctx context.Context, o Options) Observation {
+	p := New(o)
+	_, err := o.Writer.Write(ctx, "")
+	switch result, _ := p.failed(err); {
+	case err == nil && o.Foreign:
+		return unknown("no webhook is registered for the dry run of a policy")
+	case err == nil:
+		return p.lost("a dry run of a policy that does not compile was accepted")
+	case result.refused:
+		return Observation{State: Called}
+	default:
+		return result
+	}
+}
+
 func unknown(message string) Observation { return Observation{State: Unknown, Message: message} }
 
 func (p *Prober) lost(message string) Observation {

@@ -40,13 +40,7 @@ type promoteFlags struct {
 	timeout                        time.Duration
 }
 
-// Command returns usher promote.
-func Command(s cli.Streams) *cobra.Command {
-	var f promoteFlags
-	cmd := &cobra.Command{
-		Use:   "promote NAME|KIND/NAME",
-		Short: "Put into force what a candidate embeds",
-		Long: `Promote shows what a candidate has counted, and what its promotion would write: the
+const promoteLong = `Promote shows what a candidate has counted, and what its promotion would write: the
 difference between each policy that it embeds and what is stored. API servers are asked
 whether they would accept it. With --apply it writes the policies, or deletes the one that
 the candidate removes, and then deletes the candidate.
@@ -65,7 +59,15 @@ PolicyCandidate. A kind is written as for kubectl: pcand/NAME is in the namespac
 kubeconfig without --namespace.
 
 The exit status is 1 if the candidate is not, or would not be, promoted, and 2 if the
-cluster cannot be reached or there is no such candidate.`,
+cluster cannot be reached or there is no such candidate.`
+
+// Command returns usher promote.
+func Command(s cli.Streams) *cobra.Command {
+	var f promoteFlags
+	cmd := &cobra.Command{
+		Use:   "promote NAME|KIND/NAME",
+		Short: "Put into force what a candidate embeds",
+		Long:  promoteLong,
 		Example: `  # what has it counted, and what would be written?
   usher promote tags-deny
 

@@ -115,20 +115,20 @@ func (s *Set) Find(ctx context.Context) ([]*Replica, error) {
 	if len(all) > 0 {
 		return all, nil
 	}
-	pods, err := s.kube.CoreV1().Pods(s.flags.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	pods, err := Pods(ctx, s.kube, s.flags.Namespace)
 	if err != nil {
 		if !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("find replicas: %w", err)
+			return nil, err
 		}
-		return nil, fmt.Errorf("find replicas: %w; with --server URL no right to list pods is needed", err)
+		return nil, fmt.Errorf("%w; with --server URL no right to list pods is needed", err)
 	}
 	unserved := 0
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !ready(pod) {
+	for i := range pods {
+		pod := &pods[i]
+		if !Ready(pod) {
 			continue
 		}
-		number := portOf(pod)
+		number := Port(pod, port)
 		if number == 0 {
 			unserved++
 			continue
@@ -150,17 +150,27 @@ func (s *Set) Find(ctx context.Context) ([]*Replica, error) {
 	return all, nil
 }
 
-func ready(pod *corev1.Pod) bool {
+// Pods returns the pods of Usher in a namespace, ready or not.
+func Pods(ctx context.Context, kube kubernetes.Interface, namespace string) ([]corev1.Pod, error) {
+	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("find replicas: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// Ready reports whether requests are sent to a pod.
+func Ready(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// portOf returns the port of the API in a pod; 0 if it does not serve it.
-func portOf(pod *corev1.Pod) int32 {
+// Port returns the port of a name in a pod, such as webhooks; 0 if there is none.
+func Port(pod *corev1.Pod, name string) int32 {
 	for i := range pod.Spec.Containers {
 		for _, p := range pod.Spec.Containers[i].Ports {
-			if p.Name == port {
+			if p.Name == name {
 				return p.ContainerPort
 			}
 		}

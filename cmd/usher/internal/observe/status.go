@@ -1,0 +1,211 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/internal/clients"
+	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/printable"
+)
+
+type statusFlags struct {
+	replicas replica.Flags
+	name     string
+	timeout  time.Duration
+	output   cli.OutputFlag
+}
+
+const statusLong = `Status says whether a cluster is protected as its policies say, and if not, what is missing:
+
+* do API servers call Usher? It writes a policy that does not compile as a dry run, which only
+  a webhook of Usher refuses. This needs the right to create and patch clustervalidatepolicies.
+* which replicas run, and what of them does not work (the line failing: of /readyz?verbose)
+* which webhooks are registered, and which of them fail open: API servers admit what these
+  would decide while Usher does not answer
+* which policies are not enforced, fail on requests, are not proven, or are suspended, as Usher
+  has written into their status
+* the last decision, if replicas serve their API
+
+What you have no right to ask is listed as not known. It asks about admission; of
+authorization it knows the policies.
+
+The exit status is 0 if everything is enforced, 1 if something is not, and 2 if that cannot
+be told.`
+
+// Status returns usher status.
+func Status(s cli.Streams) *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say whether a cluster is protected now, and what is not enforced",
+		Long:  statusLong,
+		Example: `  usher status
+  usher status --usher-namespace policy
+  usher status -o json | jq -r '.problems[].what'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := f.ask(cmd, s)
+			if err != nil {
+				return err
+			}
+			if err := f.output.Report(s.Out, r, func() error { return r.print(s.Out) }); err != nil {
+				return err
+			}
+			switch {
+			case !r.Protected:
+				return cli.ErrNegative
+			case r.Calls != callsSeen && len(r.Replicas) == 0:
+				return errors.New("cannot tell whether the cluster is protected: see what is not known")
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	f.replicas.Register(flags)
+	flags.StringVar(&f.name, "webhook-configuration-name", "usher", "name of the webhook configurations")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the whole command")
+	f.output.Register(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+// Whether API servers call Usher.
+const (
+	callsSeen    = "called"
+	callsMissing = "notCalled"
+	callsUnknown = "unknown"
+)
+
+type statusReport struct {
+	// Protected says that nothing was found that is not enforced.
+	Protected bool            `json:"protected"`
+	Calls     string          `json:"calls"`
+	Replicas  []replicaStatus `json:"replicas"`
+	Webhooks  []webhookStatus `json:"webhooks"`
+	Policies  policyCounts    `json:"policies"`
+	// LastDecision is the newest that a replica knows.
+	LastDecision *recent.Decision `json:"lastDecision,omitempty"`
+	// Problems are why the cluster is not protected, and Unknown is what cannot be told.
+	Problems []statusProblem `json:"problems"`
+	Unknown  []string        `json:"unknown"`
+}
+
+type replicaStatus struct {
+	Name  string `json:"name"`
+	Ready bool   `json:"ready"`
+	// Failing are the parts that do not work.
+	Failing string `json:"failing,omitempty"`
+}
+
+type webhookStatus struct {
+	Name string `json:"name"`
+	// FailsOpen says that API servers admit requests about which it does not answer.
+	FailsOpen bool `json:"failsOpen"`
+}
+
+// policyCounts counts policies. One that is in force may be unproven or fail on requests, too.
+type policyCounts struct {
+	All       int `json:"all"`
+	Enforced  int `json:"enforced"`
+	Failing   int `json:"failing"`
+	Unproven  int `json:"unproven"`
+	Suspended int `json:"suspended"`
+	// FailOpen counts those with failurePolicy Ignore: where a rule fails, the request passes.
+	FailOpen int `json:"failOpen"`
+}
+
+type statusProblem struct {
+	Policy *usher.PolicyRef `json:"policy,omitempty"`
+	What   string           `json:"what"`
+}
+
+// namespace returns that of the policy; empty if the problem is one of the cluster.
+func (p *statusProblem) namespace() string {
+	if p.Policy == nil {
+		return ""
+	}
+	return p.Policy.Namespace
+}
+
+func (r *statusReport) wrongf(format string, args ...any) {
+	r.Problems = append(r.Problems, statusProblem{What: printable.Line(fmt.Sprintf(format, args...))})
+}
+
+func (r *statusReport) unknownf(format string, args ...any) {
+	r.Unknown = append(r.Unknown, printable.Line(fmt.Sprintf(format, args...)))
+}
+
+// ask asks for everything that there is to know. What one question cannot tell others may.
+func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, error) {
+	config, err := cluster.Find(f.replicas.Kubeconfig, f.replicas.Context)
+	if err != nil {
+		return nil, err
+	}
+	set, err := clients.Connect(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	cmd.SetContext(ctx)
+	if _, err := set.Kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil {
+		return nil, fmt.Errorf("the cluster does not answer: %w", err)
+	}
+	r := &statusReport{Replicas: []replicaStatus{}, Webhooks: []webhookStatus{}, Problems: []statusProblem{}, Unknown: []string{}}
+	// The question whether Usher is called is a decision, too.
+	f.lastDecision(ctx, r)
+	f.running(ctx, set.Kube, r)
+	f.registered(ctx, set, r)
+	all, forbidden, err := policies.FromCluster(cmd, s, set.Policies, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range forbidden {
+		r.unknownf("policies: %v", kind.Err)
+	}
+	for i := range all {
+		if err := r.policy(&all[i]); err != nil {
+			return nil, err
+		}
+	}
+	// What tenants write does not hide what is wrong with the cluster.
+	slices.SortStableFunc(r.Problems, func(a, b statusProblem) int { return cmp.Compare(a.namespace(), b.namespace()) })
+	r.Protected = len(r.Problems) == 0
+	return r, ctx.Err()
+}
+
+// lastDecision asks replicas for the last decision that they made.
+func (f *statusFlags) lastDecision(ctx context.Context, r *statusReport) {
+	w := watchFlags{last: 1, once: true}
+	set, err := f.replicas.Connect(ctx)
+	var all []*replica.Replica
+	if err == nil {
+		all, err = set.Find(ctx)
+	}
+	for _, one := range all {
+		var found listed
+		if found, err = w.list(ctx, one); err != nil {
+			err = w.explained(one, err)
+			break
+		}
+		for _, d := range found.Items {
+			if r.LastDecision == nil || d.Time.After(r.LastDecision.Time) {
+				r.LastDecision = d
+			}
+		}
+	}
+	if err != nil {
+		r.unknownf("the last decision: %v", err)
+	}
+}

@@ -1,0 +1,214 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/internal/clients"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/probe"
+	"github.com/usher-dev/usher/internal/replicas"
+	"github.com/usher-dev/usher/internal/webhookconfig"
+)
+
+// running finds the replicas: pods, or servers outside of the cluster, which only have Leases.
+func (f *statusFlags) running(ctx context.Context, kube kubernetes.Interface, r *statusReport) {
+	pods, err := replica.Pods(ctx, kube, f.replicas.Namespace)
+	if err != nil {
+		r.unknownf("%v", err)
+	}
+	for i := range pods {
+		one := replicaStatus{Name: pods[i].Name, Ready: replica.Ready(&pods[i])}
+		if one.Ready {
+			one.Failing = f.failing(ctx, kube, &pods[i], r)
+		}
+		r.Replicas = append(r.Replicas, one)
+	}
+	if len(pods) == 0 {
+		leases, leasesErr := replicas.New(kube.CoordinationV1(), replicas.Options{Namespace: f.replicas.Namespace}).Peers(ctx)
+		if leasesErr != nil {
+			r.unknownf("%v", leasesErr)
+		}
+		for i := range leases {
+			r.Replicas = append(r.Replicas, replicaStatus{Name: leases[i].Identity, Ready: time.Since(leases[i].Renewed) <= replicas.Expiry})
+		}
+		if err != nil || leasesErr != nil {
+			return
+		}
+	}
+	if !slices.ContainsFunc(r.Replicas, func(one replicaStatus) bool { return one.Ready }) {
+		r.wrongf("no replica of Usher is ready in namespace %s (name another one with --usher-namespace)", f.replicas.Namespace)
+	}
+}
+
+// failing returns what of a replica does not work, and everybody who reaches it may know.
+func (f *statusFlags) failing(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, r *statusReport) string {
+	port := strconv.Itoa(int(replica.Port(pod, "webhooks")))
+	text, err := kube.CoreV1().Pods(pod.Namespace).ProxyGet("https", pod.Name, port, "/readyz", map[string]string{"verbose": ""}).DoRaw(ctx)
+	if err != nil {
+		r.unknownf("what of replica %s does not work: %v", pod.Name, err)
+		return ""
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	parts, ok := strings.CutPrefix(first, "failing: ")
+	if !ok {
+		return ""
+	}
+	r.wrongf("replica %s: failing: %s", pod.Name, parts)
+	return printable.Line(parts)
+}
+
+// registered finds out what is registered, and whether that works.
+func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statusReport) {
+	validating, validatingErr := set.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
+	mutating, mutatingErr := set.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
+	var bundles [][]byte
+	add := func(name string, policy *admissionv1.FailurePolicyType, client *admissionv1.WebhookClientConfig) {
+		if entry, ok := webhookconfig.EntryOf(name); ok {
+			r.Webhooks = append(r.Webhooks, webhookStatus{Name: entry.String(), FailsOpen: policy != nil && *policy == admissionv1.Ignore})
+			bundles = append(bundles, client.CABundle)
+		}
+	}
+	if mutatingErr == nil {
+		for i := range mutating.Webhooks {
+			add(mutating.Webhooks[i].Name, mutating.Webhooks[i].FailurePolicy, &mutating.Webhooks[i].ClientConfig)
+		}
+	}
+	if validatingErr == nil {
+		for i := range validating.Webhooks {
+			add(validating.Webhooks[i].Name, validating.Webhooks[i].FailurePolicy, &validating.Webhooks[i].ClientConfig)
+		}
+	}
+	foreign := !slices.ContainsFunc(r.Webhooks, func(w webhookStatus) bool { return w.Name == "validate-policies" })
+	calls := probe.Ask(ctx, probe.Options{Writer: set.Probe, Foreign: foreign && validatingErr == nil, Advice: "docs/install.md says what to look at: Whether API servers call Usher"})
+	switch calls.State {
+	case probe.Called:
+		r.Calls = callsSeen
+	case probe.NotCalled:
+		r.Calls = callsMissing
+		r.wrongf("API servers do not call Usher: %s", calls.Message)
+	case probe.Unknown, probe.Awaited:
+		r.Calls = callsUnknown
+		r.unknownf("whether API servers call Usher: %s", calls.Message)
+	}
+	for _, err := range []error{mutatingErr, validatingErr} {
+		switch {
+		case apierrors.IsNotFound(err):
+			r.wrongf("not registered: %v", err)
+		case err != nil:
+			r.unknownf("what is registered: %v", err)
+		}
+	}
+	r.trust(bundles)
+}
+
+// trust finds CA certificates that API servers cannot trust, and entries that trust others than the rest, as after
+// a rotation that was not complete.
+func (r *statusReport) trust(bundles [][]byte) {
+	for i, bundle := range bundles {
+		name := r.Webhooks[i].Name
+		if !bytes.Equal(bundle, bundles[0]) {
+			r.wrongf("the webhook %s trusts another CA than the webhook %s", name, r.Webhooks[0].Name)
+		}
+	}
+	if len(bundles) == 0 {
+		return
+	}
+	usable, last := 0, time.Time{}
+	for rest := bundles[0]; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		ca, err := x509.ParseCertificate(block.Bytes)
+		switch {
+		case err != nil:
+			continue
+		case time.Now().Before(ca.NotAfter):
+			usable++
+		case ca.NotAfter.After(last):
+			last = ca.NotAfter
+		}
+	}
+	switch {
+	case len(bundles[0]) == 0:
+		// API servers trust the CAs of their machine.
+	case usable > 0:
+	case last.IsZero():
+		r.wrongf("the CA bundle of the webhooks has no certificate that can be read")
+	default:
+		r.wrongf("the CA of the webhooks has expired on %s", last.UTC().Format(time.DateOnly))
+	}
+}
+
+// policy adds what Usher says of a policy. Kubernetes' own are enforced by API servers, and exemptions enforce nothing.
+func (r *statusReport) policy(policy *api.Policy) error {
+	kind, ok := api.KindOf(policy.Object)
+	if !ok || kind.Foreign || kind.Exempts || policy.Object.GetName() == probe.Name {
+		return nil
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy.Object)
+	if err != nil {
+		return fmt.Errorf("read status: %w", err)
+	}
+	var status v1alpha1.PolicyStatus
+	written, _ := tree["status"].(map[string]any)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(written, &status); err != nil {
+		return fmt.Errorf("read status: %w", err)
+	}
+	spec, _ := tree["spec"].(map[string]any)
+	r.Policies.All++
+	if spec["failurePolicy"] == "Ignore" {
+		r.Policies.FailOpen++
+	}
+	ref := compile.Ref(policy.Object)
+	wrongf := func(format string, args ...any) {
+		r.Problems = append(r.Problems, statusProblem{Policy: &ref, What: printable.Line(fmt.Sprintf(format, args...))})
+	}
+	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+	switch {
+	case api.Suspended(policy.Object):
+		r.Policies.Suspended++
+		wrongf("suspended: it decides nothing")
+	case enforced == nil:
+		wrongf("not enforced: Usher has not written its status")
+	case enforced.Status != metav1.ConditionTrue:
+		wrongf("not enforced: %s: %s", enforced.Reason, enforced.Message)
+	case enforced.Reason == v1alpha1.ReasonLastGoodVersion:
+		r.Policies.Enforced++
+		wrongf("an older version is enforced: %s", enforced.Message)
+	case status.ObservedGeneration < policy.Object.GetGeneration():
+		r.Policies.Enforced++
+		wrongf("an older version is enforced: Usher has not seen generation %d", policy.Object.GetGeneration())
+	default:
+		r.Policies.Enforced++
+	}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWorking); c != nil && c.Status == metav1.ConditionFalse {
+		r.Policies.Failing++
+		wrongf("failing: %s", c.Message)
+	}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProven); c != nil && c.Status == metav1.ConditionFalse {
+		r.Policies.Unproven++
+		wrongf("unproven: %s", c.Message)
+	}
+	return nil
+}

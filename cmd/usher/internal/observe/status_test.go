@@ -1,0 +1,191 @@
+package observe_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/observe"
+)
+
+// A protectedCluster answers what usher status asks; what is empty it does not know, except for the version.
+type protectedCluster struct {
+	pods, leases, policies string
+	// tenants counts policies of a namespace that are not enforced.
+	tenants int
+	// failurePolicy and ca are those of the webhook configurations.
+	failurePolicy, ca, otherCA string
+	unregistered               bool
+	// probe is the error of the dry run.
+	probe string
+	// page is what /readyz?verbose of a pod says.
+	page string
+	// forbidden is a part of the path of what the user may not do.
+	forbidden string
+}
+
+const (
+	readyPod  = `{"metadata":{"name":"usher-1","namespace":"usher-system"},"spec":{"containers":[{"ports":[{"name":"webhooks","containerPort":8443}]}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+	endingPod = `{"metadata":{"name":"usher-2","namespace":"usher-system"},"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
+	refused   = `admission webhook "validate-policies.usher.dev" denied the request: it does not compile`
+	inForce   = `{"type":"Enforced","status":"True","reason":"Enforced"}`
+)
+
+func statusOf(name, more string, conditions ...string) string {
+	return fmt.Sprintf(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":%q,"generation":2},"spec":{%s},"status":{"observedGeneration":2,"conditions":[%s]}}`, name, more, strings.Join(conditions, ","))
+}
+
+func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	fail := func(code int, reason, message string) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": message})
+	}
+	webhooks := func(names ...string) string {
+		var all []string
+		for i, name := range names {
+			ca := c.ca
+			if i > 0 && c.otherCA != "" {
+				ca = c.otherCA
+			}
+			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"clientConfig":{"caBundle":%q}}`, name, c.failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca))))
+		}
+		return `{"webhooks":[` + strings.Join(all, ",") + `]}`
+	}
+	switch path := r.URL.Path; {
+	case path == "/version":
+		_, _ = io.WriteString(w, `{}`)
+	case c.forbidden != "" && strings.Contains(path, c.forbidden):
+		fail(http.StatusForbidden, "Forbidden", `User "jane" cannot do that`)
+	case strings.HasSuffix(path, "/proxy/readyz"):
+		if r.URL.Query().Has("verbose") {
+			_, _ = io.WriteString(w, c.page)
+		}
+	case strings.HasSuffix(path, "/pods"):
+		_, _ = io.WriteString(w, `{"items":[`+c.pods+`]}`)
+	case strings.HasSuffix(path, "/leases"):
+		_, _ = io.WriteString(w, `{"items":[`+c.leases+`]}`)
+	case strings.HasSuffix(path, "/validatingwebhookconfigurations/usher") && !c.unregistered:
+		_, _ = io.WriteString(w, webhooks("validate", "validate-policies"))
+	case strings.HasSuffix(path, "/mutatingwebhookconfigurations/usher") && !c.unregistered:
+		_, _ = io.WriteString(w, webhooks("mutate"))
+	case strings.HasSuffix(path, "/clusterobjectpolicies"):
+		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicyList","items":[`+c.policies+`]}`)
+	case strings.HasSuffix(path, "/objectpolicies"):
+		one := `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"p","namespace":"shop"}}`
+		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","items":[`+strings.TrimPrefix(strings.Repeat(","+one, c.tenants), ",")+`]}`)
+	case strings.HasSuffix(path, "/clustervalidatepolicies/usher-probe") && r.URL.Query().Get("dryRun") == "All":
+		if c.probe == "" {
+			_, _ = io.WriteString(w, `{"metadata":{"name":"usher-probe"}}`)
+			return
+		}
+		fail(http.StatusForbidden, "Forbidden", c.probe)
+	default:
+		fail(http.StatusNotFound, "NotFound", "there is no "+path)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	healthy := func() *protectedCluster {
+		return &protectedCluster{pods: readyPod, policies: statusOf("one", "", inForce), failurePolicy: "Fail", ca: ca, probe: refused, page: "ok\n"}
+	}
+	for _, row := range []struct {
+		reason string
+		change func(*protectedCluster)
+		// status is the exit status, and says are parts of the output.
+		status int
+		says   []string
+	}{
+		{"all is well", func(*protectedCluster) {}, cli.ExitOK, []string{"the cluster is protected as its policies say\n", "calls          API servers call Usher\n", "replicas       1 of 1 ready\n", "webhooks       3 entries\n", "policies       1 of 1 enforced, 0 failing, 0 unproven, 0 suspended\n", "not known: the last decision: "}},
+		{"one of two replicas is ready", func(c *protectedCluster) { c.pods += "," + endingPod }, cli.ExitOK, []string{"1 of 2 ready"}},
+		{"no replica is ready", func(c *protectedCluster) { c.pods = endingPod }, cli.ExitNegative, []string{"problem: no replica of Usher is ready in namespace usher-system"}},
+		{"nothing runs", func(c *protectedCluster) { c.pods = "" }, cli.ExitNegative, []string{"0 of 0 ready", "problem: no replica"}},
+		{"a server outside of the cluster", func(c *protectedCluster) {
+			c.pods = ""
+			c.leases = fmt.Sprintf(`{"metadata":{"name":"x"},"spec":{"holderIdentity":"host","renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		}, cli.ExitOK, []string{"1 of 1 ready"}},
+		{"one that has ended", func(c *protectedCluster) {
+			c.pods, c.leases = "", `{"metadata":{"name":"x"},"spec":{"holderIdentity":"host","renewTime":"2020-01-01T00:00:00.000000Z"}}`
+		}, cli.ExitNegative, []string{"0 of 1 ready"}},
+		{"a part fails", func(c *protectedCluster) { c.page = "failing: registration\nok\n" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: registration\n"}},
+		{"fails open", func(c *protectedCluster) { c.failurePolicy = "Ignore" }, cli.ExitOK, []string{"3 entries; without an answer of Usher, API servers admit the requests of mutate, validate, validate-policies\n"}},
+		{"Usher is not called", func(c *protectedCluster) { c.probe = "" }, cli.ExitNegative, []string{"problem: API servers do not call Usher: a dry run of a policy that does not compile was accepted"}},
+		{"the webhook does not answer", func(c *protectedCluster) {
+			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": x509: certificate signed by unknown authority`
+		}, cli.ExitNegative, []string{"problem: API servers do not call Usher: ", "x509: certificate signed by unknown authority"}},
+		{"nothing is registered", func(c *protectedCluster) { c.unregistered, c.probe = true, "" }, cli.ExitNegative, []string{"problem: not registered: there is no /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/usher", "problem: API servers do not call Usher"}},
+		{"a CA of before", func(c *protectedCluster) { c.otherCA = "x" }, cli.ExitNegative, []string{"problem: the webhook validate-policies trusts another CA than the webhook mutate\n"}},
+		{"no CA", func(c *protectedCluster) { c.ca = "x" }, cli.ExitNegative, []string{"problem: the CA bundle of the webhooks has no certificate that can be read\n"}},
+		{"policies", func(c *protectedCluster) {
+			c.policies = strings.Join([]string{
+				statusOf("off", `"suspend":true`, inForce),
+				statusOf("new", ""),
+				statusOf("old", "", `{"type":"Enforced","status":"True","reason":"LastGoodVersion","message":"generation 1"}`),
+				statusOf("out", "", `{"type":"Enforced","status":"False","reason":"NotCalled","message":"nobody\nasks"}`),
+				statusOf("fails", `"failurePolicy":"Ignore"`, inForce, `{"type":"Working","status":"False","reason":"RuleFails","message":"no such key"}`),
+				statusOf("forged", "", inForce, `{"type":"Proven","status":"False","reason":"Unproven","message":"no proof"}`),
+			}, ",")
+		}, cli.ExitNegative, []string{
+			"not everything is enforced: 6 problems\n", "policies       3 of 6 enforced, 1 failing, 1 unproven, 1 suspended; 1 let pass what they fail on\n",
+			"problem: ClusterObjectPolicy off: suspended: it decides nothing\n", "problem: ClusterObjectPolicy new: not enforced: Usher has not written its status\n",
+			"problem: ClusterObjectPolicy old: an older version is enforced: generation 1\n", "problem: ClusterObjectPolicy out: not enforced: NotCalled: nobody asks\n",
+			"problem: ClusterObjectPolicy fails: failing: no such key\n", "problem: ClusterObjectPolicy forged: unproven: no proof\n",
+		}},
+		{"tenants hide nothing", func(c *protectedCluster) { c.tenants, c.policies = 60, statusOf("out", "") }, cli.ExitNegative, []string{
+			"suspended\n  last decision  not known\nproblem: ClusterObjectPolicy out: not enforced", "and 11 more problems: -o json lists all\n",
+		}},
+		{"no right to ask", func(c *protectedCluster) { c.forbidden = "/usher-probe" }, cli.ExitOK, []string{"calls          not known\n", "not known: whether API servers call Usher: no rights: "}},
+		{"no right to list pods", func(c *protectedCluster) { c.forbidden = "/pods" }, cli.ExitOK, []string{"not known: find replicas: "}},
+		{"no right to anything", func(c *protectedCluster) { c.forbidden = "/" }, cli.ExitUnusable, []string{"it cannot be told whether the cluster is protected\n", "not known: policies: "}},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			c := healthy()
+			row.change(c)
+			api := httptest.NewServer(c)
+			t.Cleanup(api.Close)
+			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+			text := fmt.Sprintf("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, users: [{name: u, user: {}}]}", api.URL)
+			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out, says bytes.Buffer
+			cmd := observe.Status(cli.Streams{Out: &out, Err: &says})
+			cmd.SetArgs([]string{"--kubeconfig", kubeconfig})
+			cmd.SetErr(io.Discard)
+			cmd.SetOut(io.Discard)
+			status := cli.ExitOK
+			switch err := cmd.ExecuteContext(t.Context()); {
+			case errors.Is(err, cli.ErrNegative):
+				status = cli.ExitNegative
+			case err != nil:
+				status = cli.ExitUnusable
+				says.WriteString(err.Error())
+			}
+			if status != row.status {
+				t.Errorf("status %d: %s", status, says.String())
+			}
+			for _, text := range row.says {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("expected %q in\n%s", text, out.String())
+				}
+			}
+		})
+	}
+}
