@@ -167,6 +167,6 @@ func (o Options) guard(all usage) guard.Options {
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)
 		},
-		Trial: o.Trial, Existing: o.Existing, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
+		Trial: o.Trial, Existing: o.Existing, Facts: o.Facts, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/rule"
@@ -51,6 +52,9 @@ type Options struct {
 	// exist it refuses. It is not called for policies with errors, nor for suspended ones; nil warns of
 	// nothing.
 	Existing func(context.Context, compile.Compiled) []rule.Problem
+	// Facts resolves the objects that policies read by name: who writes a policy, and may read them, is warned of
+	// those that do not exist. Nil warns of none.
+	Facts fact.Resolver
 	// LongestExemption limits how far ahead an exemption may end when it is written; 0 means no
 	// limit.
 	LongestExemption time.Duration
@@ -185,7 +189,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	}
 	d.Warnings = slices.Concat(warnings, d.Warnings)
 	if d.Verdict != usher.Deny {
-		d.Warnings = append(d.Warnings, warningsOf(g.existing(ctx, compiled))...)
+		d.Warnings = append(d.Warnings, warningsOf(slices.Concat(g.absent(ctx, r.User, compiled), g.existing(ctx, compiled)))...)
 	}
 	return d, nil
 }
