@@ -221,7 +221,7 @@ func Problems(compiled []Compiled) []rule.Problem {
 	}
 	problems = append(problems, Duplicates(compiled)...)
 	problems = append(problems, Unbound(compiled)...)
-	problems = append(problems, Ineffective(compiled, nil, time.Now())...)
+	problems = append(problems, ineffectiveAmong(compiled)...)
 	rule.SortProblems(problems)
 	return problems
 }

@@ -25,6 +25,8 @@ type exemptions struct {
 	open map[usher.PolicyRef]bool
 	// elsewhere are the policies that API servers enforce.
 	elsewhere map[usher.PolicyRef]bool
+	// some says that there may be other policies than these.
+	some bool
 }
 
 func exemptionsOf(cs []Compiled) *exemptions {
@@ -101,8 +103,18 @@ func (x *exemptions) permitted(e *rule.Exemption, policy usher.PolicyRef) bool {
 // what it seems to do: it is expired, or refers to a policy or a validation that does not exist, or
 // to a policy that does not permit it, or that is one of elsewhere: API servers enforce those.
 func Ineffective(cs []Compiled, elsewhere []api.Policy, now time.Time) []rule.Problem {
-	var problems []rule.Problem
+	return ineffective(cs, exemptionsOf(cs), elsewhere, now)
+}
+
+// ineffectiveAmong is [Ineffective] for some of the policies of a cluster, such as those of a file.
+func ineffectiveAmong(cs []Compiled) []rule.Problem {
 	index := exemptionsOf(cs)
+	index.some = true
+	return ineffective(cs, index, nil, time.Now())
+}
+
+func ineffective(cs []Compiled, index *exemptions, elsewhere []api.Policy, now time.Time) []rule.Problem {
+	var problems []rule.Problem
 	policies := map[string][]*Compiled{}
 	for i := range cs {
 		policies[cs[i].Ref.Kind] = append(policies[cs[i].Ref.Kind], &cs[i])
@@ -147,6 +159,10 @@ func (x *exemptions) dangling(e *rule.Exemption, ref *rule.ExemptPolicy, policie
 	if len(named) == 0 && ref.Name == "*" && len(e.Policies) > 1 {
 		// Of all kinds, some may have no policies.
 		return "", "", ".name"
+	}
+	if len(named) == 0 && x.some {
+		return fmt.Sprintf("no %s %s is among the policies given: it is not known whether the exemption has an effect", ref.Kind, ref.Name),
+			"check it together with the policy (usher check -p FILE), or read the status of the exemption in the cluster", ".name"
 	}
 	if len(named) == 0 {
 		return fmt.Sprintf("there is no %s %s in force here: no request is exempt from it", ref.Kind, ref.Name), "correct the name, or remove the reference", ".name"

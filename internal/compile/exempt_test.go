@@ -147,3 +147,29 @@ func TestExemptionsFromPoliciesElsewhere(t *testing.T) {
 		t.Errorf("problems are %v", problems)
 	}
 }
+
+// TestExemptionAmongFiles: a policy that is in no file may exist, so that nothing seems to be wrong with an exemption
+// from it.
+func TestExemptionAmongFiles(t *testing.T) {
+	t.Parallel()
+	const do = "check it together with the policy (usher check -p FILE), or read the status of the exemption in the cluster"
+	for _, test := range []struct{ reason, ref, what, do string }{
+		{"the policy is there", "kind: ClusterObjectPolicy, name: open", "", ""},
+		{"the policy is not there", "kind: ClusterObjectPolicy, name: nope", "no ClusterObjectPolicy nope is among the policies given: it is not known whether the exemption has an effect", do},
+		{"none of a pattern is", "kind: ClusterObjectPolicy, name: 'nope-*'", "no ClusterObjectPolicy nope-* is among the policies given: it is not known whether the exemption has an effect", do},
+		{"the policy has no such validation", "kind: ClusterObjectPolicy, name: open, validations: [b]", `ClusterObjectPolicy open has no validation "b"`, "write the name of a validation, or its place such as spec.validations[0]"},
+	} {
+		for _, p := range compile.Problems(append(exemptFrom(t), exemptionFrom(t, "x", "", test.ref))) {
+			if !strings.HasPrefix(p.Field, "spec.policyRefs") {
+				continue
+			}
+			if p.Severity != rule.Warning || p.What != test.what || p.Do != test.do {
+				t.Errorf("%s: %s, want %q (%q)", test.reason, p, test.what, test.do)
+			}
+			test.what = ""
+		}
+		if test.what != "" {
+			t.Errorf("%s: nothing is said, want %q", test.reason, test.what)
+		}
+	}
+}

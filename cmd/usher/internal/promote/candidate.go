@@ -36,7 +36,7 @@ type candidate struct {
 	status     usherv1alpha1.PolicyCandidateStatus
 }
 
-func read(ctx context.Context, client dynamic.Interface, ref usher.PolicyRef) (*candidate, error) {
+func read(ctx context.Context, client dynamic.Interface, ref usher.PolicyRef, o *Options) (*candidate, error) {
 	c := &candidate{client: client, ref: ref}
 	c.kind, _ = api.KindCalled(ref.Kind)
 	found, err := c.resource().Get(ctx, ref.Name, metav1.GetOptions{})
@@ -44,7 +44,7 @@ func read(ctx context.Context, client dynamic.Interface, ref usher.PolicyRef) (*
 		return nil, fmt.Errorf("the cluster does not know the kind %s: install or upgrade Usher first", ref.Kind)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", ref, err)
+		return nil, notFound(ctx, client, ref, o, err)
 	}
 	// Both kinds have the same fields.
 	var typed usherv1alpha1.PolicyCandidate

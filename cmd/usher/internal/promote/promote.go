@@ -31,6 +31,9 @@ type Options struct {
 	Force bool
 	// Warnings gets what policy admission would warn of, before anything is written.
 	Warnings rest.WarningHandlerWithContext
+	// Home is the namespace in which a candidate is looked for first if there is none where it is named, and Flags
+	// follow the name in the line that promotes it.
+	Home, Flags string
 }
 
 type promoteFlags struct {
@@ -83,9 +86,10 @@ func Command(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 			}
-			if kind.Namespaced && f.namespace == "" {
-				f.namespace = cluster.NamespaceOf(f.kubeconfig, f.context)
+			if f.Home = cluster.NamespaceOf(f.kubeconfig, f.context); kind.Namespaced && f.namespace == "" {
+				f.namespace = f.Home
 			}
+			f.Flags = f.again()
 			config, err := cluster.Find(f.kubeconfig, f.context)
 			if err != nil {
 				return err
@@ -112,6 +116,20 @@ func (f *promoteFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the policies: that of a PolicyCandidate")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "timeout of the whole command")
+}
+
+// again returns the flags that are given, but for the namespace, as they are written.
+func (f *promoteFlags) again() string {
+	text := ""
+	for _, flag := range []struct{ name, value string }{{"kubeconfig", f.kubeconfig}, {"context", f.context}} {
+		if flag.value != "" {
+			text += fmt.Sprintf(" --%s %s", flag.name, flag.value)
+		}
+	}
+	if f.Apply {
+		text += " --apply"
+	}
+	return text
 }
 
 // candidateNamed returns the kind and the name of a candidate.
@@ -145,7 +163,7 @@ func candidateNamed(arg, namespace string) (kind api.Kind, name string, err erro
 // Promote shows what a candidate has counted and what it would put into force, and does that if it is
 // to. It returns [cli.ErrNegative] for a candidate that is not, or would not be, promoted.
 func Promote(ctx context.Context, s cli.Streams, client dynamic.Interface, ref usher.PolicyRef, o Options) error {
-	c, err := read(ctx, client, ref)
+	c, err := read(ctx, client, ref, &o)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ type cluster struct {
 
 func newCluster(t *testing.T, refused string, objects ...runtime.Object) *cluster {
 	t.Helper()
-	c := &cluster{FakeDynamicClient: fake.NewSimpleDynamicClient(runtime.NewScheme(), objects...)}
+	lists := map[schema.GroupVersionResource]string{{Group: "usher.dev", Version: "v1alpha1", Resource: "policycandidates"}: "PolicyCandidateList"}
+	c := &cluster{FakeDynamicClient: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)}
 	c.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		var dryRun []string
 		var object runtime.Object
@@ -348,5 +349,46 @@ func TestPromoteNothing(t *testing.T) {
 	err = promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, apply)
 	if err == nil || !strings.Contains(err.Error(), "does not know the kind ClusterPolicyCandidate") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPromoteAnotherOfTheName: who names a candidate in the wrong place is told where there is one, unless they may
+// not read it.
+func TestPromoteAnotherOfTheName(t *testing.T) {
+	t.Parallel()
+	in := func(namespace, name string) *unstructured.Unstructured {
+		return parse(t, fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: PolicyCandidate, metadata: {name: %s, namespace: %s}}`, name, namespace))
+	}
+	cluster, shop := usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, usher.PolicyRef{Kind: "PolicyCandidate", Namespace: "shop", Name: "c"}
+	const also = "; there is another candidate of this name: "
+	for _, test := range []struct {
+		reason    string
+		ref       usher.PolicyRef
+		objects   []runtime.Object
+		forbidden []string
+		hint      string
+	}{
+		{"in the namespace of the kubeconfig", cluster, []runtime.Object{in("shop", "c"), in("shop", "d")}, []string{"list"}, also + "'usher promote c -n shop --apply'"},
+		{"who may not read those of the cluster", cluster, []runtime.Object{in("shop", "c")}, []string{"list", "get clusterpolicycandidates"}, also + "'usher promote c -n shop --apply'"},
+		{"in others", cluster, []runtime.Object{in("web", "c"), in("shop", "d")}, nil, also + "'usher promote c -n web --apply'"},
+		{"in many", cluster, []runtime.Object{in("a", "c"), in("b", "c"), in("d", "c"), in("e", "c"), in("shop", "c")}, nil,
+			also + "'usher promote c -n shop --apply' or 'usher promote c -n a --apply' or 'usher promote c -n b --apply' or 2 more"},
+		{"one of the cluster", shop, []runtime.Object{candidate(t, "", "")}, nil, also + "'usher promote c --apply'"},
+		{"nowhere", shop, []runtime.Object{in("shop", "d")}, nil, ""},
+		{"nothing may be read", cluster, []runtime.Object{in("shop", "c")}, []string{"list", "get"}, ""},
+	} {
+		c := newCluster(t, "", test.objects...)
+		c.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			resource := action.GetResource().GroupResource()
+			forbidden := slices.Contains(test.forbidden, action.GetVerb()) || slices.Contains(test.forbidden, action.GetVerb()+" "+resource.Resource)
+			return forbidden, nil, apierrors.NewForbidden(resource, "c", errors.New("no right"))
+		})
+		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, c, test.ref, promote.Options{Apply: true, Home: "shop", Flags: " --apply"})
+		if err == nil {
+			t.Fatalf("%s: no error", test.reason)
+		}
+		if _, hint, found := strings.Cut(err.Error(), "; "); found != (test.hint != "") || found && "; "+hint != test.hint {
+			t.Errorf("%s: got %v, want %q", test.reason, err, test.hint)
+		}
 	}
 }
