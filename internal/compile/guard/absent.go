@@ -32,12 +32,12 @@ func (g *guard) absent(ctx context.Context, user usher.User, c compile.Compiled)
 		var problems []rule.Problem
 		for _, need := range compile.NeedsOf([]compile.Compiled{part}) {
 			problem, counts := need.Problem(nil, &fact.NotFound{})
-			o, isObject := need.Ref.(*fact.Object)
-			if !counts || !isObject || o.Name == "" || read == mostRead {
+			object, isObject := need.Ref.(*fact.Object)
+			if !counts || !isObject || object.Name == "" || read == mostRead {
 				continue
 			}
 			read++
-			if g.lacks(ctx, user, o) {
+			if g.options.lacks(ctx, user, object) {
 				problems = append(problems, problem)
 			}
 		}
@@ -46,19 +46,19 @@ func (g *guard) absent(ctx context.Context, user usher.User, c compile.Compiled)
 }
 
 // lacks reports whether an object is known not to exist, and the user may know that.
-func (g *guard) lacks(ctx context.Context, user usher.User, o *fact.Object) bool {
+func (o *Options) lacks(ctx context.Context, user usher.User, object *fact.Object) bool {
 	// In this namespace, whatever the scope of the kind: the right is one there. What is in memory may be late,
 	// and reading a kind once is no reason to watch it.
-	here := *o
+	here := *object
 	here.AnyScope, here.Live = false, true
-	a := asking{user: user, namespace: o.Namespace, places: g.options.Places, seen: map[question]bool{}}
-	if err := a.reads(ctx, fact.Read{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}); err != nil {
+	a := asking{user: user, namespace: object.Namespace, places: o.Places, seen: map[question]bool{}}
+	if err := a.reads(ctx, fact.Read{APIVersion: object.APIVersion, Kind: object.Kind, Name: object.Name}); err != nil {
 		return false
 	}
-	if why, err := a.rights.Missing(ctx, g.options.May); err != nil || why != "" {
+	if why, err := a.rights.Missing(ctx, o.May); err != nil || why != "" {
 		return false
 	}
-	_, err := g.options.Facts.Resolve(ctx, &here)
+	_, err := o.Facts.Resolve(ctx, &here)
 	_, absent := errors.AsType[*fact.NotFound](err)
 	_, unknown := errors.AsType[*fact.NoKind](err)
 	_, misplaced := errors.AsType[*fact.WrongScope](err)
