@@ -58,16 +58,28 @@ func TestTenants(t *testing.T) {
 	slices.Sort(more)
 	const write = "[create update patch delete deletecollection]"
 	want := []string{
+		"Role in usher-system [][pods/portforward][][create]",
+		"Role in usher-system [][pods][][list]",
 		"admin [usher.dev][authorizationpolicies][][get list watch create update patch delete deletecollection]",
 		"edit [policy.kcloudlabs.io][overridepolicies][]" + write,
 		"edit [policy.kcloudlabs.io][overridepolicies][][exempt]",
+		"edit [usher.dev][decisions candidatedecisions][][get list watch]",
 		"edit [usher.dev][objectpolicies policycandidates policyexemptions][]" + write,
 		"edit [usher.dev][objectpolicies][][exempt]",
 		"view [policy.kcloudlabs.io][overridepolicies][][get list watch]",
+		"view [usher.dev][auditresults][][get list watch]",
 		"view [usher.dev][objectpolicies policycandidates policyexemptions][][get list watch]",
 	}
 	if diff := cmp.Diff(want, more); diff != "" {
 		t.Errorf("rights besides those of the default (-want +got):\n%s", diff)
+	}
+	for _, set := range []string{"api.enabled=true", "api.aggregateRoles=false"} {
+		served := rightsIn((&rendering{args: []string{"--set", "tenants.aggregateRoles=true", "--set", set}}).objects(t))
+		for _, right := range []string{"edit [usher.dev][decisions candidatedecisions][][get list watch]", "view [usher.dev][auditresults][][get list watch]"} {
+			if granted := strings.Count(strings.Join(served, "\n"), right); granted != 0 && set != "api.enabled=true" || granted > 1 {
+				t.Errorf("with %s, %d roles have %s", set, granted, right)
+			}
+		}
 	}
 	for _, kind := range api.Kinds() {
 		granted := strings.Contains(strings.Join(more, "\n"), kind.Resource)

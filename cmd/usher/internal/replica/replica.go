@@ -120,7 +120,7 @@ func (s *Set) Find(ctx context.Context) ([]*Replica, error) {
 		if !apierrors.IsForbidden(err) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%w; with --server URL no right to list pods is needed", err)
+		return nil, fmt.Errorf("%w; %s", err, s.noRight())
 	}
 	unserved := 0
 	for i := range pods {
@@ -176,6 +176,12 @@ func Port(pod *corev1.Pod, name string) int32 {
 		}
 	}
 	return 0
+}
+
+// noRight says what a user needs who may not connect to pods.
+func (s *Set) noRight() string {
+	return fmt.Sprintf("name the replicas with --server URL, or have an administrator give you the Role usher-connect: "+
+		"kubectl create rolebinding NAME --role usher-connect --user YOU -n %s (docs/watch.md#access)", s.flags.Namespace)
 }
 
 // Path returns the path of a resource: of one namespace, or of all if it is empty.

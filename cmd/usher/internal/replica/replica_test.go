@@ -42,6 +42,8 @@ type cluster struct {
 	pods      []corev1.Pod
 	addresses map[string]string
 	tokens    int
+	// denied is the resource of requests that are denied.
+	denied string
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -83,7 +85,18 @@ func newCluster(t *testing.T) *cluster {
 			Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: c.user}},
 		})
 	})
-	c.server = httptest.NewTLSServer(mux)
+	c.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.denied == "" || !strings.HasSuffix(r.URL.Path, c.denied) {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		answer(w, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+			Message: `pods is forbidden: User "ann" has no right`,
+		})
+	}))
 	t.Cleanup(func() { c.server.CloseClientConnections(); c.server.Close() })
 	return c
 }
@@ -342,4 +355,27 @@ func TestMistakes(t *testing.T) {
 
 func x509Key(pair tls.Certificate) ([]byte, error) {
 	return x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+}
+
+// TestWithoutRights: who may not connect to pods is told which role has the rights.
+func TestWithoutRights(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []string{"/pods", "/portforward"} {
+		c := newCluster(t)
+		c.user, c.denied = "system:serviceaccount:ci:robot", denied
+		c.add("usher-a", true, nil)
+		flags := replica.Flags{Kubeconfig: c.kubeconfig("token: for-the-api-server"), Namespace: "usher-system"}
+		set, err := flags.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := set.Find(t.Context())
+		if err == nil {
+			_, err = ask(t, all[0], replica.Path("shop", "decisions"))
+		}
+		const told = "kubectl create rolebinding NAME --role usher-connect --user YOU -n usher-system"
+		if err == nil || !strings.Contains(err.Error(), "is forbidden") || !strings.Contains(err.Error(), told) {
+			t.Errorf("%s: got %v, want %q", denied, err, told)
+		}
+	}
 }

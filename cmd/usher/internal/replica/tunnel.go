@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,13 @@ func (s *Set) in(pod *corev1.Pod, number int32) (*Replica, error) {
 		return nil, err
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // The API server has verified what it connects to.
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return forward(ctx, dialer, number) }
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := forward(ctx, dialer, number)
+		if err != nil && isForbidden.MatchString(err.Error()) {
+			err = fmt.Errorf("%w; %s", err, s.noRight())
+		}
+		return c, err
+	}
 	return s.replica(pod.Name, "https://"+pod.Name, config, dial), nil
 }
 
@@ -57,6 +64,10 @@ func (s *Set) replica(name, base string, config *tls.Config, dial func(ctx conte
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
+
+// isForbidden finds out from the text of an error of an upgrade, which is all that there is, that the API server
+// has denied it.
+var isForbidden = regexp.MustCompile(`\b[Ff]orbidden\b`)
 
 // newDialer returns what opens streams to a pod, as kubectl does: by a WebSocket, or by SPDY through
 // what does not know these.
