@@ -61,7 +61,10 @@ type Options struct {
 
 // A Live is an [usher.Decider] whose policies follow their sources. It is safe for concurrent use. Use
 // [New].
-type Live struct{ current *current.Live }
+type Live struct {
+	current *current.Live
+	facts   fact.Resolver
+}
 
 // New returns a Live without policies; Run loads them.
 func New(o Options) *Live {
@@ -77,7 +80,7 @@ func New(o Options) *Live {
 	if o.OnUpdate != nil {
 		options.OnUpdate = func(current.Status) { o.OnUpdate() }
 	}
-	return &Live{current.New(options)}
+	return &Live{current.New(options), o.Facts}
 }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is
