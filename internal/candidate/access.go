@@ -6,7 +6,6 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/audit/queue"
 	"github.com/usher-dev/usher/internal/compile"
 	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	authzindex "github.com/usher-dev/usher/internal/index/authz"
@@ -18,7 +17,7 @@ import (
 // have it in common. It is immutable.
 type access struct {
 	options *authzengine.Options
-	inForce *authzengine.Engine
+	inForce map[*lane]*authzengine.Engine
 	beside  map[*compared]usher.Decider
 	// index has the rules of all, of has whose they are.
 	index *authzindex.Index
@@ -30,14 +29,19 @@ func (e *Evaluator) accessOf(candidates []*compared, inForce []compile.Compiled)
 	if e.options.Access == nil || !slices.ContainsFunc(candidates, (*compared).authorizes) {
 		return access{}
 	}
-	a := access{options: e.options.Access, beside: map[*compared]usher.Decider{}, of: map[*authz.Rule][]*compared{}}
-	a.inForce = authzengine.New(authzindex.New(compile.Access(inForce)), *a.options)
+	a := access{options: e.options.Access, inForce: map[*lane]*authzengine.Engine{}, beside: map[*compared]usher.Decider{}, of: map[*authz.Rule][]*compared{}}
+	all := authzindex.New(compile.Access(inForce))
+	for _, l := range []*lane{e.cluster, e.tenants} {
+		options := *a.options
+		options.Overruns = l.overruns
+		a.inForce[l] = authzengine.New(all, options)
+	}
 	var rules []*authz.Rule
 	for _, c := range candidates {
 		if !c.authorizes() {
 			continue
 		}
-		a.beside[c] = a.inForce.Beside(c.affected, c.accessIs)
+		a.beside[c] = a.inForce[e.laneOf(c.of.Ref.Namespace)].Beside(c.affected, c.accessIs)
 		for _, r := range slices.Concat(c.accessWas, c.accessIs) {
 			if len(a.of[r]) == 0 {
 				rules = append(rules, r)
@@ -51,21 +55,23 @@ func (e *Evaluator) accessOf(candidates []*compared, inForce []compile.Compiled)
 	return a
 }
 
-// concerns reports whether a candidate has a rule for a request to authorize.
-func (a *access) concerns(r *usher.Request) bool {
-	some := false
-	if a.index != nil {
-		q := authz.QueryOf(r, a.options.Scope)
-		a.index.Matching(&q, func(int32) bool {
-			some = true
-			return false
-		})
+// concerns reports for which lanes a candidate has a rule for a request to authorize.
+func (a *access) concerns(r *usher.Request) (cluster, tenants bool) {
+	if a.index == nil {
+		return false, false
 	}
-	return some
+	q := authz.QueryOf(r, a.options.Scope)
+	a.index.Matching(&q, func(place int32) bool {
+		for _, c := range a.of[a.index.Rules()[place]] {
+			cluster, tenants = cluster || c.of.Ref.Namespace == "", tenants || c.of.Ref.Namespace != ""
+		}
+		return !cluster || !tenants
+	})
+	return cluster, tenants
 }
 
-// concerning returns the candidates that have a rule for a request to authorize.
-func (a *access) concerning(r *usher.Request) []*compared {
+// concerning returns the candidates of a lane that have a rule for a request to authorize.
+func (a *access) concerning(r *usher.Request, in *lane) []*compared {
 	if a.index == nil {
 		return nil
 	}
@@ -74,7 +80,7 @@ func (a *access) concerning(r *usher.Request) []*compared {
 	q := authz.QueryOf(r, a.options.Scope)
 	a.index.Matching(&q, func(place int32) bool {
 		for _, c := range a.of[a.index.Rules()[place]] {
-			if !known[c] {
+			if own := c.of.Ref.Namespace != ""; !known[c] && own == in.tenants {
 				known[c] = true
 				all = append(all, c)
 			}
@@ -88,15 +94,13 @@ func (a *access) concerning(r *usher.Request) []*compared {
 // only is the verdict that the answer can have besides no opinion; empty for every one.
 func (e *Evaluator) OfferAccess(r *usher.Request, only usher.Verdict) {
 	s := e.current.Load()
-	if !s.access.concerns(r) {
-		return
+	cluster, tenants := s.access.concerns(r)
+	if cluster {
+		e.wait(s, e.cluster, &waiting{request: r, at: time.Now(), only: only, turn: turns.OfUser(r.User.Name), bytes: sizeOf(r)})
 	}
-	w := &waiting{request: r, at: time.Now(), only: only, turn: "authorize " + turns.OfUser(r.User.Name), bytes: sizeOf(r)}
-	if w.bytes > largest || !e.take(w) {
-		skipped(s.concerning(r))
-		return
+	if tenants {
+		e.wait(s, e.tenants, &waiting{request: r, at: time.Now(), only: only, turn: r.Namespace, bytes: sizeOf(r)})
 	}
-	e.work.Add(w.turn, r.User.Name, w, queue.Low)
 }
 
 // sizeOf returns how many bytes a request to authorize takes.
@@ -121,9 +125,9 @@ func sizeOf(r *usher.Request) int64 {
 	return int64(n)
 }
 
-// authorize has each candidate evaluated for a request to authorize.
-func (e *Evaluator) authorize(ctx context.Context, w *waiting, s *set, concerned []*compared) {
-	was, ok := decided(ctx, s.access.inForce, w.request)
+// authorize has each candidate of a lane evaluated for a request to authorize.
+func (e *Evaluator) authorize(ctx context.Context, l *lane, w *waiting, s *set, concerned []*compared) {
+	was, ok := decided(ctx, s.access.inForce[l], w.request)
 	if !ok {
 		skipped(concerned)
 		return
@@ -136,14 +140,6 @@ func (e *Evaluator) authorize(ctx context.Context, w *waiting, s *set, concerned
 		}
 		e.countAccess(c, w, &was, &is)
 	}
-}
-
-// decided returns a decision; false if it takes too long.
-func decided(ctx context.Context, by usher.Decider, r *usher.Request) (usher.Decision, bool) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	d, err := by.Decide(ctx, r)
-	return d, err == nil && ctx.Err() == nil
 }
 
 // countAccess counts how decisions about a request to authorize differ.

@@ -4,10 +4,12 @@ package candidate
 
 import (
 	"cmp"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -40,19 +42,18 @@ type Options struct {
 	// Hold takes memory for requests that wait, without waiting for it, and returns what releases it;
 	// nil takes none.
 	Hold func(bytes int64) (release func(), ok bool)
+	// Log gets evaluations that do not end; nil discards them.
+	Log *slog.Logger
 }
 
 // An Evaluator evaluates candidates. It is safe for concurrent use.
 type Evaluator struct {
-	options  Options
-	overruns *overrun.Watch
-	current  atomic.Pointer[set]
-	work     *queue.Queue[string, string, *waiting]
-
-	mu sync.Mutex
-	// bytes are those of the requests that wait, and by those of each namespace.
-	bytes int64
-	by    map[string]int64
+	options Options
+	current atomic.Pointer[set]
+	// cluster evaluates those of the cluster, tenants those of namespaces.
+	cluster, tenants *lane
+	// differs is held while Options.Differs is called.
+	differs sync.Mutex
 }
 
 // A set has the candidates at one time. It is immutable.
@@ -68,15 +69,25 @@ type set struct {
 
 // New returns an Evaluator without candidates.
 func New(o Options) *Evaluator {
-	e := &Evaluator{options: o, overruns: overrun.New(overrun.Options{}), work: queue.New[string, string, *waiting](), by: map[string]int64{}}
-	e.options.Engine.Overruns = e.overruns
-	if o.Access != nil {
-		own := *o.Access
-		own.Overruns = e.overruns
-		e.options.Access = &own
-	}
+	e := &Evaluator{options: o}
+	e.cluster = e.lane(&lane{share: 0.5, timeout: 2 * time.Second})
+	e.tenants = e.lane(&lane{share: 0.25, timeout: 500 * time.Millisecond, tenants: true})
 	e.current.Store(&set{})
 	return e
+}
+
+func (e *Evaluator) lane(l *lane) *lane {
+	l.overruns = overrun.New(overrun.Options{Idle: 1, Log: e.options.Log})
+	l.hold, l.ready, l.turns = e.options.Hold, queue.NewSignal(), map[string]*turn{}
+	return l
+}
+
+// laneOf returns the lane of a candidate of a namespace.
+func (e *Evaluator) laneOf(namespace string) *lane {
+	if namespace == "" {
+		return e.cluster
+	}
+	return e.tenants
 }
 
 // Update replaces the candidates, and the policies in force with which they are compared. elsewhere returns
@@ -193,39 +204,48 @@ func (e *Evaluator) States() []rule.CandidateState {
 	states := make([]rule.CandidateState, len(s.all))
 	for i, c := range s.all {
 		states[i] = c.state()
+		states[i].NotEffective = cmp.Or(states[i].NotEffective, e.laneOf(c.of.Ref.Namespace).stuckFor(c.of.Ref))
 	}
 	return states
 }
 
-// concerning returns the candidates that may have something to say about a request.
-func (s *set) concerning(r *usher.Request) []*compared {
+// Overruns returns the evaluations of candidates that have not ended in time.
+func (e *Evaluator) Overruns() overrun.State {
+	state, own := e.cluster.overruns.State(), e.tenants.overruns.State()
+	return overrun.State{Overruns: state.Overruns + own.Overruns, Late: append(state.Late, own.Late...)}
+}
+
+// concerning returns the candidates of a lane that may have something to say about a request.
+func (s *set) concerning(r *usher.Request, in *lane) []*compared {
 	if r.Phase == usher.Authorize {
-		return s.access.concerning(r)
-	}
-	if s.index == nil || !s.index.MayMatch(r) {
-		return nil
+		return s.access.concerning(r, in)
 	}
 	at, _ := rule.ParseEntry(r.Entry)
+	all := s.cluster
+	switch {
+	case s.index == nil || !s.index.MayMatch(r):
+		return nil
+	case in.tenants && (at.Part == rule.Candidates || r.Namespace == ""), !in.tenants && at.Part == rule.TenantCandidates:
+		return nil
+	case in.tenants:
+		all = s.namespaces[r.Namespace]
+	}
 	var some []*compared
-	add := func(all []*compared) {
-		for _, c := range all {
-			if c.index.MayMatch(r) {
-				some = append(some, c)
-			}
+	for _, c := range all {
+		if c.index.MayMatch(r) {
+			some = append(some, c)
 		}
-	}
-	if at.Part != rule.TenantCandidates {
-		add(s.cluster)
-	}
-	if at.Part != rule.Candidates && r.Namespace != "" {
-		add(s.namespaces[r.Namespace])
 	}
 	return some
 }
 
 // Waiting returns how many bytes of requests wait, or are being evaluated.
 func (e *Evaluator) Waiting() int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.bytes
+	var bytes int64
+	for _, l := range []*lane{e.cluster, e.tenants} {
+		l.mu.Lock()
+		bytes += l.bytes
+		l.mu.Unlock()
+	}
+	return bytes
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
-	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -388,31 +387,5 @@ func TestNoCandidates(t *testing.T) {
 	r, d := session(t)[0], &usher.Decision{Verdict: usher.Allow}
 	if n := testing.AllocsPerRun(100, func() { e.Offer(r, d) }); n > 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// TestOverdue: an evaluation that does not end stops the candidates that affect its policy, and no others unless
-// there are too many.
-func TestOverdue(t *testing.T) {
-	t.Parallel()
-	mine, other := usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "mine"}, usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "p"}
-	for _, test := range []struct {
-		reason string
-		late   []usher.PolicyRef
-		want   bool
-	}{
-		{"none", nil, false},
-		{"its own", []usher.PolicyRef{mine}, true},
-		{"another", []usher.PolicyRef{other, other}, false},
-		{"nobody knows whose", []usher.PolicyRef{{}}, true},
-		{"too many", []usher.PolicyRef{other, other, other, other}, true},
-	} {
-		var late []overrun.Overrun
-		for _, ref := range test.late {
-			late = append(late, overrun.Overrun{Policy: ref})
-		}
-		if got := candidate.Overdue(mine, late); got != test.want {
-			t.Errorf("%s: got %t", test.reason, got)
-		}
 	}
 }

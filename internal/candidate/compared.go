@@ -45,7 +45,8 @@ func (e *Evaluator) compare(of *compile.Compiled, beside compile.Beside) *compar
 		c.versions = append(c.versions, v)
 	}
 	was, is := compile.Order(beside.Was), compile.Order(beside.Is)
-	c.was, c.is = e.decider(was), e.decider(is)
+	l := e.laneOf(of.Ref.Namespace)
+	c.was, c.is = e.decider(l, was), e.decider(l, is)
 	for _, r := range slices.Concat(was, is) {
 		if r.Policy != (usher.PolicyRef{}) && !r.Inspects {
 			c.rules = append(c.rules, r)
@@ -63,10 +64,10 @@ func surplus(of *compile.Compiled) *compared {
 }
 
 // decider decides by rules, at each entry by those that belong to it.
-func (e *Evaluator) decider(rules []rule.Rule) usher.Decider {
-	by := func(some []rule.Rule) usher.Decider {
-		return engine.New(index.New(some), e.options.Facts, e.options.Engine)
-	}
+func (e *Evaluator) decider(l *lane, rules []rule.Rule) usher.Decider {
+	options := e.options.Engine
+	options.Overruns = l.overruns
+	by := func(some []rule.Rule) usher.Decider { return engine.New(index.New(some), e.options.Facts, options) }
 	return engine.NewEntries(rules, rule.Cover(rules).Entries(), by(rules), by)
 }
 

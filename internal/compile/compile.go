@@ -84,6 +84,10 @@ const longestWait = time.Second
 // not to wait for those of others with many.
 func Among(ctx context.Context, policies int) context.Context { return worker.Wanting(ctx, policies) }
 
+// InBackground returns a context for evaluations that nobody waits for: those in processes of their own come
+// after all others.
+func InBackground(ctx context.Context) context.Context { return worker.InBackground(ctx) }
+
 // Policy is the Policy of the zero [Options], without a limit of time.
 func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }
 

@@ -99,7 +99,7 @@ func (x *exemptions) permitted(e *rule.Exemption, policy usher.PolicyRef) bool {
 	return x.open[policy]
 }
 
-// Ineffective returns a warning for everything because of which an exemption does not do at a time
+// Ineffective returns a warning for everything because of which an exemption or a candidate does not do at a time
 // what it seems to do: it is expired, or refers to a policy or a validation that does not exist, or
 // to a policy that does not permit it, or that is one of elsewhere: API servers enforce those.
 func Ineffective(cs []Compiled, elsewhere []api.Policy, now time.Time) []rule.Problem {
@@ -122,6 +122,7 @@ func ineffective(cs []Compiled, index *exemptions, elsewhere []api.Policy, now t
 	for i := range cs {
 		c := &cs[i]
 		if c.Exemption == nil {
+			problems = append(problems, c.replacesNothing(policies, elsewhere)...)
 			continue
 		}
 		warn := func(field, what, do string) {
@@ -143,6 +144,22 @@ func ineffective(cs []Compiled, index *exemptions, elsewhere []api.Policy, now t
 		}
 	}
 	return problems
+}
+
+// replacesNothing returns a warning if c is a candidate that replaces or removes a policy that is not in force.
+func (c *Compiled) replacesNothing(policies map[string][]*Compiled, elsewhere []api.Policy) []rule.Problem {
+	if c.Candidate == nil || c.Candidate.Replaces.Name == "" {
+		return nil
+	}
+	replaced := c.Candidate.Replaces
+	if slices.ContainsFunc(policies[replaced.Kind], func(p *Compiled) bool { return p.Ref == replaced }) ||
+		slices.ContainsFunc(elsewhere, func(p api.Policy) bool { return Ref(p.Object) == replaced }) {
+		return nil
+	}
+	return []rule.Problem{c.Place(rule.Problem{
+		Severity: rule.Warning, Field: "spec.replaces.name",
+		What: fmt.Sprintf("there is no %s in force here: the candidate replaces nothing, and is not evaluated", replaced), Do: "correct the name, or remove the candidate",
+	})}
 }
 
 func refersTo(ref *rule.ExemptPolicy, policy usher.PolicyRef) bool {

@@ -6,6 +6,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/candidate"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -26,7 +27,7 @@ func newCandidates(o *Options) *candidate.Evaluator {
 	if o.Candidates == nil {
 		return nil
 	}
-	options := candidate.Options{Facts: o.Facts, Engine: o.Engine, Foreign: o.Candidates.Foreign, Hold: o.Candidates.Hold, Differs: o.Candidates.Differs}
+	options := candidate.Options{Facts: o.Facts, Engine: o.Engine, Foreign: o.Candidates.Foreign, Hold: o.Candidates.Hold, Differs: o.Candidates.Differs, Log: o.Log}
 	if o.Candidates.Access {
 		options.Access = &o.Access
 	}
@@ -62,6 +63,14 @@ func (f *inForce) Candidates() []rule.CandidateState {
 		return nil
 	}
 	return f.candidates.States()
+}
+
+// CandidateOverruns returns the evaluations of candidates that have not ended in time.
+func (f *inForce) CandidateOverruns() overrun.State {
+	if f.candidates == nil {
+		return overrun.State{}
+	}
+	return f.candidates.Overruns()
 }
 
 // unevaluated returns a problem of a candidate that is not evaluated here.

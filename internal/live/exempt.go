@@ -15,12 +15,12 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// tryExemption adds to what trying a policy that is written finds why an exemption will not be effective,
-// as its status will say. Enforced are the policies in force.
+// tryExemption adds to what trying a policy that is written finds why an exemption or a candidate will not be
+// effective, as its status will say. Enforced are the policies in force.
 func (o Options) tryExemption(enforced []compile.Compiled, elsewhere []api.Policy) func(context.Context, compile.Compiled) []rule.Problem {
 	return func(ctx context.Context, c compile.Compiled) []rule.Problem {
 		problems := o.Trial(ctx, c)
-		if c.Exemption == nil {
+		if c.Exemption == nil && c.Candidate == nil {
 			return problems
 		}
 		others := slices.DeleteFunc(slices.Clone(enforced), func(other compile.Compiled) bool { return other.Ref == c.Ref })

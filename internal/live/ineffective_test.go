@@ -80,3 +80,33 @@ func TestExemptionsWithoutEffectAreWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// TestCandidatesThatReplaceNothing: a candidate for a policy that is not in force is a problem, and who writes it is
+// warned.
+func TestCandidatesThatReplaceNothing(t *testing.T) {
+	t.Parallel()
+	const text = `{"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterPolicyCandidate", "metadata": {"name": %q}, "spec": {"remove": true, "replaces": {"kind": %q, "name": %q}}}`
+	source := newScript()
+	h := startWith(t, live.Options{Candidates: &live.Candidates{}}, source)
+	h.live.Known([]api.Policy{decodePolicy(t, `{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "vap"}, "spec": {}}`)})
+	source.update(set(label("a", "team", "x"), decodePolicy(t, text, "good", "ClusterOverridePolicy", "a"), decodePolicy(t, text, "bad", "ClusterOverridePolicy", "mistyped"),
+		decodePolicy(t, text, "elsewhere", "ValidatingAdmissionPolicy", "vap")))
+	h.next()
+	const want = "there is no ClusterOverridePolicy mistyped in force here"
+	found := ""
+	for _, p := range h.live.Status().Problems {
+		if p.Field == "spec.replaces.name" {
+			found += p.Policy.Name + ": " + p.What
+		}
+	}
+	if !strings.HasPrefix(found, "bad: "+want) || strings.Count(found, "there is no") != 1 {
+		t.Errorf("problems: %q", found)
+	}
+	d, err := h.live.Decide(t.Context(), &usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Name: "bad", Object: usher.RawObject(fmt.Appendf(nil, text, "bad", "ClusterOverridePolicy", "mistyped")),
+		Kind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyCandidate"), Resource: usherv1alpha1.GroupVersion.WithResource("clusterpolicycandidates"),
+	})
+	if warnings := strings.Join(d.Warnings, ", "); err != nil || d.Verdict == usher.Deny || !strings.Contains(warnings, want) {
+		t.Errorf("%s %v, warnings %q", d.Verdict, err, warnings)
+	}
+}

@@ -26,6 +26,17 @@ func candidates(states []rule.CandidateState) []metrics.Candidate {
 	return all
 }
 
+// unevaluated returns which candidates are not evaluated, and why.
+func unevaluated(states []rule.CandidateState) []string {
+	var all []string
+	for i := range states {
+		if why := states[i].NotEffective; why != "" {
+			all = append(all, states[i].Ref.String()+": "+why)
+		}
+	}
+	return all
+}
+
 // showCounts has the metrics show what is counted of exemptions and candidates.
 func (s *Server) showCounts() {
 	s.metrics.Exemptions(func() []metrics.Exemption { return exemptions(s.live.Exemptions()) })

@@ -20,6 +20,11 @@ spec: {remove: true, replaces: {kind: ClusterAuthorizationPolicy, name: no-secre
 ---
 apiVersion: usher.dev/v1alpha1
 kind: ClusterPolicyCandidate
+metadata: {name: misnamed}
+spec: {remove: true, replaces: {kind: ClusterObjectPolicy, name: no-such-policy}}
+---
+apiVersion: usher.dev/v1alpha1
+kind: ClusterPolicyCandidate
 metadata: {name: no-config}
 spec:
   policies:
@@ -61,8 +66,17 @@ spec:
 			}
 			want = append(want, counted("secrets-again", "seen", 3), counted("secrets-again", "no_opinion", 2))
 		}
-		if body := h.get("/readyz?verbose"); strings.Contains(body, "secrets-again") == authorizes {
+		body := h.get("/readyz?verbose")
+		if strings.Contains(body, "secrets-again") == authorizes {
 			t.Errorf("authorizes requests: %t, and /readyz says\n%s", authorizes, body)
+		}
+		for _, line := range []string{
+			"candidates that are not evaluated: ", "ClusterPolicyCandidate misnamed: spec.replaces: there is no ClusterObjectPolicy no-such-policy in force",
+			"spec.replaces.name: there is no ClusterObjectPolicy no-such-policy in force here",
+		} {
+			if !strings.Contains(body, line) {
+				t.Errorf("/readyz does not say %q:\n%s", line, body)
+			}
 		}
 		h.eventually("all is counted", func() bool {
 			metrics := h.metrics()

@@ -57,16 +57,16 @@ func awaitSickness(ctx context.Context, state func() overrun.State, log *slog.Lo
 
 // describeOverruns writes how many evaluations go on after their time. A server that has some decides as
 // others do, so it stays ready: all replicas are sent the same objects.
-func describeOverruns(b *page.Page, state overrun.State) {
+func describeOverruns(b *page.Page, what string, state overrun.State) {
 	if len(state.Late) > 0 {
-		fmt.Fprintf(b, "evaluations that go on after their time: %d\n", len(state.Late))
+		fmt.Fprintf(b, "%s that go on after their time: %d\n", what, len(state.Late))
 	}
 }
 
 // nameOverruns writes which they are.
-func nameOverruns(b *page.Page, state overrun.State) {
+func nameOverruns(b *page.Page, what string, state overrun.State) {
 	if state.Overruns > 0 {
-		fmt.Fprintf(b, "evaluations that went on after their time since the start: %d\n", state.Overruns)
+		fmt.Fprintf(b, "%s that went on after their time since the start: %d\n", what, state.Overruns)
 	}
 	for i := range state.Late {
 		if i == mostNamed {

@@ -78,10 +78,12 @@ func (d *readiness) write(w http.ResponseWriter, r *http.Request, b *page.Page) 
 	default:
 		b.WriteString("ok\n")
 	}
-	overruns := d.evaluation.overruns.State()
-	describeOverruns(b, overruns)
+	overruns, ofCandidates := d.evaluation.overruns.State(), d.live.CandidateOverruns()
+	describeOverruns(b, "evaluations", overruns)
+	describeOverruns(b, "evaluations of candidates", ofCandidates)
 	if r.URL.Query().Has("verbose") {
-		nameOverruns(b, overruns)
+		nameOverruns(b, "evaluations", overruns)
+		nameOverruns(b, "evaluations of candidates", ofCandidates)
 		d.describe(b, status)
 	}
 	w.WriteHeader(code)
@@ -98,6 +100,7 @@ func (d *readiness) describe(b *page.Page, status live.Status) {
 	}
 	d.evaluation.describeWorkers(b)
 	describe(b, status)
+	page.List(b, "candidates that are not evaluated", unevaluated(d.live.Candidates()))
 	if !b.Named && d.readers != nil {
 		b.WriteString("names are withheld: send a bearer token of somebody who may get " + verbosePath + "\n")
 	} else if !b.Named {

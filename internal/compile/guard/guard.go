@@ -257,7 +257,11 @@ func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestTrial)
 	defer cancel()
-	return eachPart(c, func(p compile.Compiled) []rule.Problem { return g.options.Trial(ctx, p) })
+	problems := eachPart(c, func(p compile.Compiled) []rule.Problem { return g.options.Trial(ctx, p) })
+	if c.Candidate != nil {
+		problems = append(problems, g.options.Trial(ctx, c)...)
+	}
+	return problems
 }
 
 // writesPolicy reports whether r creates or updates a policy.

@@ -142,7 +142,12 @@ func (e *Evaluator) evaluate(ctx context.Context, p *Program, writer string, r *
 		return nil, fmt.Errorf("evaluate cue: %w", err)
 	}
 	answer, took, err := e.ask(ctx, tenantOf(p, writer), e.limits.Timeout, r, p.source)
-	p.breaker.Report(e.now(), breaker.Limits{Overruns: e.limits.Overruns, Suspension: e.limits.Suspension}, writer, retry, verdictOf(err, took, e.limits.Timeout))
+	verdict := verdictOf(err, took, e.limits.Timeout)
+	if verdict == breaker.Overran && worker.IsBackground(ctx) {
+		// It had less of the processor than one for which somebody waits.
+		verdict = breaker.Unknown
+	}
+	p.breaker.Report(e.now(), breaker.Limits{Overruns: e.limits.Overruns, Suspension: e.limits.Suspension}, writer, retry, verdict)
 	if err == nil && answer.Error != "" {
 		err = errors.New(answer.Error)
 	}
@@ -192,7 +197,7 @@ func (w *workers) do(ctx context.Context, tenant string, limit time.Duration, r 
 }
 
 func (w *workers) send(ctx context.Context, tenant string, limit time.Duration, r *request) (*response, time.Duration, error) {
-	job := worker.Job{Kind: worker.CUE, Tenant: tenant, Background: r.Check, Limit: limit, Payload: r.encode}
+	job := worker.Job{Kind: worker.CUE, Tenant: tenant, Background: r.Check || worker.IsBackground(ctx), Limit: limit, Payload: r.encode}
 	reply, took, err := w.pool.Do(ctx, job)
 	switch {
 	case errors.Is(err, worker.ErrTimeout), errors.Is(err, worker.ErrMemory), errors.Is(err, worker.ErrCrashed):

@@ -14,6 +14,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/lang/cue"
+	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -136,6 +137,9 @@ func TestWhatCountsAsOverrun(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(3*time.Second, cancel)
 			return ctx, cancel
+		}, false},
+		{"nobody waits for it", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(worker.InBackground(ctx), 3*time.Second)
 		}, false},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {

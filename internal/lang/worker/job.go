@@ -33,3 +33,13 @@ func Wanting(ctx context.Context, jobs int) context.Context {
 }
 
 type wantedKey struct{}
+
+// InBackground returns a context whose jobs are background jobs: no request waits behind them.
+func InBackground(ctx context.Context) context.Context {
+	return context.WithValue(ctx, backgroundKey{}, true)
+}
+
+// IsBackground reports whether jobs with this context are background jobs.
+func IsBackground(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }
+
+type backgroundKey struct{}

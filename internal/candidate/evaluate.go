@@ -1,0 +1,148 @@
+package candidate
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/impact/diff"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// reserve is how long before its deadline a decision has failed for lack of time.
+const reserve = 50 * time.Millisecond
+
+// Run evaluates candidates until ctx is done.
+func (e *Evaluator) Run(ctx context.Context) {
+	ctx = compile.InBackground(ctx)
+	var running sync.WaitGroup
+	for _, l := range []*lane{e.cluster, e.tenants} {
+		running.Go(func() { l.run(ctx, func(ctx context.Context, w *waiting) { e.evaluate(ctx, l, w) }) })
+	}
+	running.Wait()
+}
+
+// evaluate has each candidate of a lane evaluated for a request.
+func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
+	s := e.current.Load()
+	concerned := s.concerning(w.request, l)
+	if len(concerned) == 0 {
+		return
+	}
+	if l.stuck(w.request.User.Name, w.request.Namespace) != "" {
+		skipped(concerned)
+		return
+	}
+	// One that is slow is not always before the same others.
+	l.rounds++
+	first := l.rounds % len(concerned)
+	concerned = slices.Concat(concerned[first:], concerned[:first])
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	if w.request.Phase == usher.Authorize {
+		e.authorize(ctx, l, w, s, concerned)
+		return
+	}
+	if e.options.Hold != nil {
+		release, ok := e.options.Hold(w.bytes * decoding)
+		if !ok {
+			skipped(concerned)
+			return
+		}
+		defer release()
+	}
+	for _, c := range concerned {
+		if !e.evaluateOne(ctx, c, w) {
+			skipped([]*compared{c})
+		}
+	}
+}
+
+// decided returns a decision; false if it takes too long.
+func decided(ctx context.Context, by usher.Decider, r *usher.Request) (usher.Decision, bool) {
+	if !inTime(ctx) {
+		return usher.Decision{}, false
+	}
+	d, err := by.Decide(ctx, r)
+	return d, err == nil && inTime(ctx)
+}
+
+// inTime reports whether nothing has failed because the time is over, which is that of candidates, not of
+// policies in force.
+func inTime(ctx context.Context) bool {
+	at, limited := ctx.Deadline()
+	return ctx.Err() == nil && (!limited || time.Until(at) > reserve)
+}
+
+// evaluateOne counts how the decisions of one candidate differ. It is false if that took too long.
+func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting) bool {
+	was, ok := decided(ctx, c.was, w.request)
+	if !ok {
+		return false
+	}
+	is, ok := decided(ctx, c.is, w.request)
+	if !ok {
+		return false
+	}
+	if !c.ran(&was) && !c.ran(&is) {
+		return true
+	}
+	others := c.others(w)
+	differences := diff.Between(diff.Of(&others, &was), diff.Of(&others, &is))
+	differs := func(kind string) bool {
+		return slices.ContainsFunc(differences, func(d diff.Difference) bool { return string(d.Kind) == kind })
+	}
+	if others.Verdict == usher.Deny {
+		is.Verdict = usher.Deny
+	}
+	e.counts(c, w, &is, differs)
+	return true
+}
+
+// counts counts a decision of a candidate, and passes it on if it differs.
+func (e *Evaluator) counts(c *compared, w *waiting, is *usher.Decision, differs func(kind string) bool) {
+	var kinds []string
+	c.count(func(n *rule.CandidateCounts) {
+		n.Seen++
+		numbers := map[string]*int64{
+			"failing": &n.Errors, "denied": &n.NewlyDenied, "changed": &n.Changed, "warned": &n.Warned, "allowed": &n.NewlyAllowed, "noOpinion": &n.NoOpinion,
+		}
+		for _, kind := range rule.Differences() {
+			if differs(kind) {
+				kinds = append(kinds, kind)
+				*numbers[kind]++
+			}
+		}
+	})
+	if len(kinds) == 0 || e.options.Differs == nil {
+		return
+	}
+	said := *is
+	said.Findings = slices.DeleteFunc(slices.Clone(is.Findings), func(f usher.Finding) bool { return !c.affected[f.Policy] })
+	e.differs.Lock()
+	defer e.differs.Unlock()
+	e.options.Differs(&rule.CandidateDifference{Candidate: c.of.Ref, Request: w.request, At: w.at, Decision: said, Kinds: kinds})
+}
+
+// ran reports whether a policy that the candidate affects has decided something: a request that none of them is
+// for was not seen.
+func (c *compared) ran(d *usher.Decision) bool {
+	return slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return c.affected[f.Policy] && f.Outcome != usher.Skipped })
+}
+
+// others returns the decision without the policies that the candidate affects.
+func (c *compared) others(w *waiting) usher.Decision {
+	var d usher.Decision
+	for _, f := range w.denials {
+		if !c.affected[f.Policy] {
+			d.Findings = append(d.Findings, f)
+		}
+	}
+	if len(d.Findings) > 0 || w.denied && len(w.denials) == 0 {
+		d.Verdict = usher.Deny
+	}
+	return d
+}
