@@ -16,7 +16,7 @@ fi
 web/console/node_modules/.bin/tsc --noEmit -p web/console
 esbuild web/console/src/app.tsx --bundle --minify --format=esm --target=es2022 --jsx=automatic \
     --jsx-import-source=preact --log-level=warning --outfile="$out/app.js"
-esbuild web/console/src/app.css --minify --log-level=warning --outfile="$out/app.css"
+esbuild web/console/src/page.css --bundle --minify --log-level=warning --outfile="$out/app.css"
 cp web/console/src/icon.svg web/console/src/index.html "$out/"
 npm ls --prefix web/console --omit=dev --all --parseable | tail -n +2 | sort | while read -r folder; do
     printf '%s\n\n' "${folder##*/node_modules/}"

@@ -181,7 +181,7 @@ func (p *page) eval(expression string) string {
 	return fmt.Sprint(value)
 }
 
-// within waits until an expression is true, and fails with what the result pane says.
+// within waits until an expression is true, and fails with what the page says.
 func (p *page) within(limit time.Duration, expression string) {
 	p.t.Helper()
 	deadline := time.Now().Add(limit)
@@ -190,8 +190,7 @@ func (p *page) within(limit time.Duration, expression string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("after %v not true: %s\nthe result is:\n%s\nthe policies are:\n%s", limit, expression,
-				p.eval(`document.querySelector("#result").innerText`), p.eval(`document.querySelector("#policies .cm-content").innerText`))
+			p.t.Fatalf("after %v not true: %s\nthe page says:\n%s", limit, expression, p.eval(`document.querySelector("main").innerText`))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -221,7 +220,7 @@ func (p *page) press(keys ...string) {
 			modifiers |= map[string]input.Modifier{"Control": input.ModifierCtrl, "Shift": input.ModifierShift}[before]
 			key = rest
 		}
-		code := map[string]int64{"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowRight": 39, "F6": 117, "F8": 119, "Delete": 46, ".": 190}[key]
+		code := map[string]int64{"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowRight": 39, "F6": 117, "F8": 119, "Delete": 46, "Home": 36, "End": 35, "/": 191, ".": 190}[key]
 		if code == 0 {
 			code = int64(strings.ToUpper(key)[0])
 		}

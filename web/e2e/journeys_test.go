@@ -176,16 +176,11 @@ func TestSaysThatTheServerIsLost(t *testing.T) {
 	p.write(saying("label team is required"), "")
 	p.says("#result-panel", "a request is needed")
 
-	signal := func(which syscall.Signal) {
-		if err := s.command.Process.Signal(which); err != nil {
-			t.Fatal(err)
-		}
-	}
 	start := time.Now()
-	signal(syscall.SIGSTOP)
+	signal(t, s, syscall.SIGSTOP)
 	p.says(".banner", "lost")
 	t.Logf("said after %v", time.Since(start).Round(time.Millisecond))
-	signal(syscall.SIGCONT)
+	signal(t, s, syscall.SIGCONT)
 	p.within(15*time.Second, `!document.querySelector(".banner")`)
 
 	s.stop()

@@ -185,10 +185,11 @@ export function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return send<T>(path, { signal: signal ?? null });
 }
 
-export function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+/** post sends a body. By is who asks: the server cancels the older request to a path of the same one. */
+export function post<T>(path: string, body: unknown, signal?: AbortSignal, by = ""): Promise<T> {
   return send<T>(path, {
     method: "POST",
-    headers: { "Content-Type": "application/json", "Usher-Page": page },
+    headers: { "Content-Type": "application/json", "Usher-Page": page + by },
     body: JSON.stringify(body),
     signal: signal ?? null,
   });

@@ -1,35 +1,18 @@
 import { render } from "preact";
-import { useEffect } from "preact/hooks";
-import { Dialogs, dialog, pasted } from "./dialogs";
-import type { Name } from "./dialogs";
-import { Editor, focusers } from "./editor";
-import { before, connection, decision, failure, info, opened, pane, policies, requestTab, resultTab, runTests, start, undo } from "./model";
-import type { Pane } from "./model";
+import { useEffect, useState } from "preact/hooks";
+import { cluster, meet } from "./cluster";
+import { Dialogs, dialog } from "./dialogs";
+import { LiveView } from "./livestream";
+import { Off } from "./looks";
+import { connection, info, start } from "./model";
 import { Icon } from "./parts";
-import { Request } from "./request";
-import { Result, sortOf } from "./result";
+import { Playground, focusPane, open, panes } from "./playground";
+import { PoliciesView } from "./policies";
+import { PolicyView } from "./policy";
+import { go, href, route } from "./route";
+import type { View } from "./route";
 import { choice, choose } from "./theme";
-
-const open = (name: Name) => {
-  pasted.value = "";
-  dialog.value = name;
-};
-
-function test(): void {
-  resultTab.value = "cases";
-  pane.value = "result";
-  void runTests();
-}
-
-const actions: { name: string; icon: string; title: string; run: () => void; primary?: boolean }[] = [
-  { name: "examples", icon: "book", title: "Examples and files", run: () => open("examples"), primary: true },
-  { name: "why", icon: "why", title: "Why?", run: () => open("why") },
-  { name: "import", icon: "import", title: "Import", run: () => open("import") },
-  { name: "test", icon: "test", title: "Test", run: test },
-  { name: "case", icon: "save", title: "Save as a case", run: () => open("case") },
-  { name: "share", icon: "share", title: "Share", run: () => open("share") },
-  { name: "open", icon: "open", title: "Open", run: () => open("open") },
-];
+import { ViolationsView } from "./violations";
 
 function Theme() {
   const next = { system: "light", light: "dark", dark: "system" } as const;
@@ -40,21 +23,35 @@ function Theme() {
   );
 }
 
+const views: { view: View; title: string; of: View[] }[] = [
+  { view: "playground", title: "Playground", of: ["playground"] },
+  { view: "policies", title: "Policies", of: ["policies", "policy"] },
+  { view: "violations", title: "Violations", of: ["violations"] },
+  { view: "live", title: "Live", of: ["live"] },
+];
+
 function Header() {
+  const now = route.value.view;
+  const c = cluster.value;
   return (
     <header class="top">
       <h1 class="brand">
         <img src="/assets/icon.svg" alt="" width={24} height={24} /> Usher <span>console</span>
       </h1>
-      <nav aria-label="Actions" class="bar">
-        {actions.map((a) => (
-          <button key={a.name} type="button" id={`do-${a.name}`} class={a.primary ? "primary" : ""} onClick={a.run}>
-            <Icon name={a.icon} />
-            <span>{a.title}</span>
-          </button>
+      <nav aria-label="Views" class="views">
+        {views.map((v) => (
+          <a key={v.view} id={"to-" + v.view} href={href(v.view)} aria-current={v.of.includes(now) ? "page" : undefined}>
+            {v.title}
+          </a>
         ))}
       </nav>
       <div class="bar end">
+        {c?.enabled ? (
+          <p class="where" title={[c.cluster, c.user].filter((s) => s).join(", ")}>
+            {c.cluster}
+            {c.user ? <span> {c.user}</span> : null}
+          </p>
+        ) : null}
         <Theme />
         <button type="button" class="plain" aria-label="Keyboard and help" title="Keyboard and help" onClick={() => open("help")}>
           <Icon name="help" />
@@ -74,136 +71,33 @@ function Connection() {
   );
 }
 
-function Hint() {
-  const text = policies.value;
-  const engine = /^\s*apiVersion:\s*["']?(policies\.)?kyverno\.io\//m.test(text) ? "Kyverno" : /^\s*apiVersion:\s*["']?(templates|constraints)\.gatekeeper\.sh\//m.test(text) ? "Gatekeeper" : "";
-  return engine ? (
-    <p class="strip" role="status">
-      <span>Policies of {engine} are imported before they decide.</span>
-      <button
-        type="button"
-        class="link"
-        onClick={() => {
-          pasted.value = text;
-          dialog.value = "import";
-        }}
-      >
-        Import them
-      </button>
-    </p>
-  ) : null;
-}
-
-/** What was replaced can be had again. */
-function Undo() {
-  return before.value ? (
-    <p class="strip" role="status">
-      <span>What was on the page is replaced.</span>
-      <button type="button" class="link" id="undo" onClick={undo}>
-        Undo
-      </button>
-      <button type="button" class="link" onClick={() => (before.value = null)}>
-        Keep it
-      </button>
-    </p>
-  ) : null;
-}
-
-function Policies() {
-  return (
-    <section id="policies" class={pane.value === "policies" ? "pane shown" : "pane"} aria-label="Policies">
-      <div class="head">
-        <h2>Policies</h2>
-        {opened.value ? (
-          <p class="file" title={opened.value.title}>
-            {opened.value.title}
-          </p>
-        ) : null}
-      </div>
-      <Hint />
-      <Undo />
-      <div class="body edit">
-        <Editor text={policies} label="Policies" hint={"Policies of any kind, as YAML.\nCtrl-Space lists what can be written."} assist />
-      </div>
-    </section>
-  );
-}
-
-const panes: Pane[] = ["policies", "request", "result"];
-
-/** Narrow screens show one pane at a time. */
-function Switch() {
-  const d = decision.value;
-  return (
-    <nav class="switch" aria-label="Panes">
-      {panes.map((p) => (
-        <button key={p} type="button" aria-pressed={pane.value === p} onClick={() => (pane.value = p)}>
-          {p.charAt(0).toUpperCase() + p.slice(1)}
-          {p === "result" && d && !failure.value ? (
-            <span class={"dot " + sortOf(d.verdict).sort}>
-              <span class="hidden">: {sortOf(d.verdict).title}</span>
-            </span>
-          ) : null}
-        </button>
-      ))}
-    </nav>
-  );
-}
-
-function focusPane(p: Pane): void {
-  pane.value = p;
-  const labels = { object: "Object", old: "Old object", facts: "Facts", authorization: "Authorization", cases: "Cases", user: "" };
-  setTimeout(() => {
-    const editor = p === "policies" ? "Policies" : p === "request" ? labels[requestTab.value] : "";
-    const focus = focusers.get(editor);
-    if (focus) {
-      focus();
-    } else {
-      document.querySelector<HTMLElement>(p === "result" ? "#result-panel" : "#request-panel select")?.focus();
-    }
-  }, 0);
-}
-
+/** In every view: 1 to 4 choose one, / goes to its search, r loads again, ? helps. */
 function shortcut(e: KeyboardEvent): void {
-  if (dialog.value !== null) {
+  if (dialog.value !== null || e.ctrlKey || e.metaKey || e.altKey || (e.target as HTMLElement).closest("input, textarea, select, .cm-editor")) {
     return;
   }
-  const typing = (e.target as Element | null)?.closest?.("input, textarea, select, [contenteditable=true]");
-  const mod = e.ctrlKey || e.metaKey;
-  const key = e.key.toLowerCase();
-  let done = true;
-  if (e.key === "F6") {
-    const inside = panes.findIndex((p) => document.getElementById(p)?.contains(document.activeElement));
-    focusPane(panes[(inside + (e.shiftKey ? panes.length - 1 : 1) + (inside < 0 && e.shiftKey ? 1 : 0)) % panes.length]!);
-  } else if (mod && key === "k" && !e.shiftKey) {
-    open("examples");
-  } else if (mod && e.key === "Enter") {
-    test();
-  } else if (mod && key === "s") {
-    open("case");
-  } else if (mod && e.shiftKey && key === "y") {
-    open("why");
-  } else if (e.key === "?" && !typing) {
+  const view = views[Number(e.key) - 1];
+  if (view !== undefined) {
+    go(view.view);
+  } else if (e.key === "/") {
+    document.querySelector<HTMLElement>("main #search, main #filter-policy")?.focus();
+  } else if (e.key === "r") {
+    document.querySelector<HTMLElement>("main #reload, main #pause")?.click();
+  } else if (e.key === "g") {
+    document.querySelector<HTMLElement>("main .rows")?.focus();
+  } else if (e.key === "?") {
     open("help");
   } else {
-    done = false;
+    return;
   }
-  if (done) {
-    e.preventDefault();
-    e.stopPropagation();
-  }
+  e.preventDefault();
 }
 
-function App() {
-  useEffect(() => {
-    // Before the editors, which have Ctrl-K for something else.
-    addEventListener("keydown", shortcut, { capture: true });
-    void start();
-  }, []);
+function Skips({ view }: { view: View }) {
   return (
-    <>
-      <nav class="skips" aria-label="Skip">
-        {panes.map((p) => (
+    <nav class="skips" aria-label="Skip">
+      {view === "playground" ? (
+        panes.map((p) => (
           <a
             key={p}
             href={"#" + p}
@@ -214,22 +108,47 @@ function App() {
           >
             Skip to {p}
           </a>
-        ))}
-      </nav>
+        ))
+      ) : (
+        <a
+          href="#main"
+          onClick={(e) => {
+            e.preventDefault();
+            (document.querySelector<HTMLElement>("main .rows") ?? document.querySelector<HTMLElement>("main"))?.focus();
+          }}
+        >
+          Skip to {view === "policy" ? "the policy" : "the rows"}
+        </a>
+      )}
+    </nav>
+  );
+}
+
+const shownViews = { policies: PoliciesView, policy: PolicyView, violations: ViolationsView, live: LiveView };
+
+function App() {
+  const { view } = route.value;
+  const [played, setPlayed] = useState(view === "playground");
+  useEffect(() => {
+    addEventListener("keydown", shortcut);
+    meet();
+    void start();
+  }, []);
+  useEffect(() => {
+    if (view === "playground") {
+      setPlayed(true);
+    }
+    document.title = `${views.find((v) => v.of.includes(view))!.title} – Usher console`;
+  }, [view]);
+  const View = view === "playground" ? null : cluster.value?.enabled ? shownViews[view] : Off;
+  return (
+    <>
+      <Skips view={view} />
       <Header />
       <Connection />
-      <Switch />
-      <main>
-        <Policies />
-        <Request />
-        <Result
-          onExamples={() => open("examples")}
-          onFiles={() => {
-            pasted.value = "folder";
-            dialog.value = "examples";
-          }}
-          onWhy={() => open("why")}
-        />
+      <main id="main" tabIndex={-1}>
+        {played || view === "playground" ? <Playground shown={view === "playground"} /> : null}
+        {View ? <View key={view} /> : null}
       </main>
       <footer>
         <span>{info.value ? `Usher ${info.value.version}` : ""}</span>

@@ -5,7 +5,7 @@ import type { Completion, CompletionContext, CompletionResult } from "@codemirro
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput, syntaxHighlighting } from "@codemirror/language";
-import { forEachDiagnostic, forceLinting, lintGutter, lintKeymap, linter } from "@codemirror/lint";
+import { forEachDiagnostic, forceLinting, lintGutter, lintKeymap, linter, setDiagnostics } from "@codemirror/lint";
 import type { Diagnostic as Shown } from "@codemirror/lint";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, RangeSet, StateEffect, StateField } from "@codemirror/state";
@@ -258,12 +258,26 @@ export interface EditorProps {
   hint: string;
   assist?: boolean;
   readOnly?: boolean;
+  /** problems of a text that is not checked here, with lines and columns from 1. */
+  problems?: Signal<{ message: string; line: number; column: number; severity: string }[]>;
+}
+
+type Placed = NonNullable<EditorProps["problems"]>["value"];
+
+function placed(doc: Text, problems: Placed): Shown[] {
+  return problems
+    .filter((p) => p.line >= 1 && p.line <= doc.lines)
+    .map((p) => {
+      const line = doc.line(p.line);
+      const from = Math.min(line.from + Math.max(p.column - 1, 0), line.to);
+      return { from, to: line.to, severity: p.severity === "warning" || p.severity === "info" ? p.severity : "error", message: p.message } as Shown;
+    });
 }
 
 /** focusers move the focus to an editor, and the cursor to a line (1-based), if it is given. */
 export const focusers = new Map<string, (line?: number) => void>();
 
-export function Editor({ text, label, hint, assist, readOnly }: EditorProps) {
+export function Editor({ text, label, hint, assist, readOnly, problems }: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const look = new Compartment();
@@ -275,6 +289,7 @@ export function Editor({ text, label, hint, assist, readOnly }: EditorProps) {
           EditorView.cspNonce.of(nonce),
           look.of(appearance(dark.peek())),
           assist ? assisted : [],
+          problems ? lintGutter() : [],
           lineNumbers(),
           foldGutter({ openText: "▾", closedText: "▸" }),
           highlightSpecialChars(),
@@ -329,6 +344,9 @@ export function Editor({ text, label, hint, assist, readOnly }: EditorProps) {
           }
         }),
       );
+    }
+    if (problems) {
+      stops.push(effect(() => view.dispatch(setDiagnostics(view.state, placed(view.state.doc, problems.value)))));
     }
     return () => {
       stops.forEach((stop) => stop());

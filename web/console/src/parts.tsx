@@ -20,6 +20,10 @@ const paths: Record<string, string> = {
   system: "M2.5 3h11v8h-11zM6 13.5h4",
   help: "M2 4.5h12v7H2zM4.5 7h.5M7.8 7h.5M11 7h.5M5 9.5h6",
   close: "M4 4l8 8M12 4l-8 8",
+  again: "M13 8a5 5 0 1 1-1.6-3.7M13 2.5v3h-3",
+  pause: "M5.5 3.5v9M10.5 3.5v9",
+  back: "M9.5 3.5L5 8l4.5 4.5",
+  filter: "M2.5 4h11M4.5 8h7M6.5 12h3",
   copy: "M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z",
 };
 
@@ -80,8 +84,8 @@ export function Copy({ text, label = "Copy" }: { text: string; label?: string })
   );
 }
 
-export function download(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "application/yaml" }));
+export function download(name: string, text: string, type = "application/yaml"): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

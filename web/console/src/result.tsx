@@ -1,5 +1,7 @@
 // What the server decided, and by which rules.
 
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
 import type { Decision, Finding, Problem, Step, Tests } from "./api";
 import { focusers } from "./editor";
 import { blank, cases, connection, deciding, decision, failure, info, pane, policies, resultTab, runTests, testFailure, testing, tests } from "./model";
@@ -22,6 +24,9 @@ function needed(): string {
   return policies.value.trim() === "" ? "A request is there: a policy is needed" : "A policy is there: a request is needed";
 }
 
+/** Whether lines are of the policies in the playground's editor, and lead there. */
+export const Places = createContext(true);
+
 function place(line?: number): void {
   pane.value = "policies";
   setTimeout(() => focusers.get("Policies")?.(line), 0);
@@ -33,7 +38,8 @@ function name(of: { policy?: string; rule?: string }): string {
 
 /** Name leads to the line of the rule, where that is known. */
 function Name({ of }: { of: { policy: string; rule?: string; line?: number } }) {
-  return of.line ? (
+  const places = useContext(Places);
+  return of.line && places ? (
     <button type="button" class="link name" title={`line ${of.line}`} onClick={() => place(of.line)}>
       {name(of)}
     </button>
@@ -43,6 +49,7 @@ function Name({ of }: { of: { policy: string; rule?: string; line?: number } }) 
 }
 
 function Problems({ problems }: { problems: Problem[] }) {
+  const places = useContext(Places);
   return (
     <section>
       <h3>Problems of the policies</h3>
@@ -52,7 +59,7 @@ function Problems({ problems }: { problems: Problem[] }) {
             <p class="said">{p.message}</p>
             <p class="meta">
               {p.policy ? <span>{p.policy}</span> : null}
-              {p.line ? (
+              {p.line && places ? (
                 <button type="button" class="link" onClick={() => place(p.line)}>
                   line {p.line}
                 </button>
@@ -173,8 +180,9 @@ function outcomeSort(outcome: string): string {
   return /allow|pass/i.test(outcome) ? "allowed" : "neutral";
 }
 
-export function Verdict({ d }: { d: Decision }) {
+function Verdict({ d }: { d: Decision }) {
   const { sort, title } = sortOf(d.verdict);
+  const places = useContext(Places);
   return (
     <div class={"verdict " + sort}>
       <span class="badge">
@@ -182,7 +190,7 @@ export function Verdict({ d }: { d: Decision }) {
       </span>
       <div>
         <div class="row">
-          <h3 id="verdict">{title}</h3>
+          <h3 id={places ? "verdict" : undefined}>{title}</h3>
           {d.took ? <span class="figure">{d.took}</span> : null}
         </div>
         {d.message ? <p class="said">{d.message}</p> : null}
@@ -191,7 +199,7 @@ export function Verdict({ d }: { d: Decision }) {
   );
 }
 
-function DecisionView({ d }: { d: Decision }) {
+export function DecisionView({ d }: { d: Decision }) {
   const said = [d.message ?? "", ...(d.warnings ?? [])];
   return (
     <>
