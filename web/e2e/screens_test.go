@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -82,13 +83,31 @@ func TestDocument(t *testing.T) {
 		p.write(saying("label team is required"), pod)
 		p.says("#verdict", "Denied")
 		p.within(15e9, `document.querySelector("#result-panel[aria-busy=false]")`)
-		var picture []byte
-		p.do(chromedp.CaptureScreenshot(&picture))
-		if len(picture) > 150<<10 {
-			t.Errorf("the picture has %d bytes, and at most 150 KiB are allowed", len(picture))
+		save := func(name string) {
+			t.Helper()
+			var picture []byte
+			p.do(chromedp.CaptureScreenshot(&picture))
+			if len(picture) > 150<<10 {
+				t.Errorf("the picture has %d bytes, and at most 150 KiB are allowed", len(picture))
+			}
+			if err := os.WriteFile(filepath.Join(folder, name+"-"+theme+".png"), picture, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := os.WriteFile(filepath.Join(folder, "console-"+theme+".png"), picture, 0o600); err != nil {
-			t.Fatal(err)
+		save("console")
+		p.do(emulation.SetDeviceMetricsOverride(1280, 600, 1, false))
+		if theme == "light" {
+			p.visit(behind(t, full()), "violations?policy=ClusterObjectPolicy%20require-owner")
+			p.within(15e9, `document.querySelector(".row-line")`)
+			p.eval(`document.querySelectorAll(".row-line")[3].click()`)
+			p.says("#detail", "Denied")
+			save("console-violations")
+		} else {
+			p.visit(behind(t, full()), "live")
+			p.says("#live .counts", "60 shown")
+			p.eval(`document.querySelectorAll(".row-line")[4].click()`)
+			p.says("#detail", "Denied")
+			save("console-live")
 		}
 	}
 }

@@ -279,8 +279,9 @@ func full() *cluster {
 		"exemptions": []any{exemption("", "import")}, "candidates": []any{candidate("owner-deny")},
 		"commands": []any{
 			object{"title": "Suspend it", "run": "kubectl annotate clusterobjectpolicy require-owner usher.dev/suspend=true"},
-			object{"title": "See what it says about objects that exist", "run": "usher audit --policy require-owner"},
-		}, "missing": none,
+			object{"title": "see what it says about objects that exist", "run": "usher audit --policy require-owner"},
+		},
+		"missing": []any{object{"what": "cost", "text": "what it costs is in metrics: rate(usher_policy_duration_seconds_total[5m])", "run": ""}},
 	})
 	c.set("violations", violationsOf(240))
 	c.set("open", func(object) any {

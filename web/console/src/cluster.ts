@@ -291,6 +291,37 @@ export const violationsOf =
     throw new Failure(0, "the results change all the time: try again");
   };
 
+/** firstOf is the first page of the violations of one policy. */
+export const firstOf =
+  (namespace: string, policy: Ref): Ask<Violations> =>
+  (signal) =>
+    post<Violations>("live/violations", { namespace, policy }, signal, "-first");
+
+/** lastOf are the last few decisions in which a policy made a difference, the newest first. */
+export const lastOf =
+  (namespace: string, policy: Ref): Ask<Row[]> =>
+  (signal) =>
+    new Promise((resolve, reject) => {
+      const query = new URLSearchParams({ namespace, policy: `${policy.kind}/${place(policy)}`, last: "5" });
+      const source = new EventSource("/api/v1/live/decisions?" + query.toString());
+      const rows: Row[] = [];
+      const end = (error?: Failure) => {
+        source.close();
+        if (error) {
+          reject(error);
+        } else {
+          resolve(rows);
+        }
+      };
+      signal.addEventListener("abort", () => end());
+      const data = (e: Event) => JSON.parse((e as MessageEvent<string>).data) as { text?: string; error?: string };
+      source.addEventListener("decision", (e) => rows.unshift(data(e) as unknown as Row));
+      source.addEventListener("current", () => end());
+      source.addEventListener("gap", (e) => end(new Failure(403, data(e).text ?? "")));
+      source.addEventListener("failed", (e) => end(new Failure(502, data(e).error ?? "")));
+      source.onerror = () => end(new Failure(0, ""));
+    });
+
 /** live asks for an object with its policies as something that can be decided. */
 export function live(of: { object?: Ref & { apiVersion: string }; policies: Ref[]; user?: string; operation?: string; subresource?: string }, signal: AbortSignal): Promise<Opened> {
   return post<Opened>("live/open", of, signal);

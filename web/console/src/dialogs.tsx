@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
 import type { Imported, Match, State } from "./api";
 import { focusers } from "./editor";
-import { cases, casesFile, info, load, openFile, opened, pane, policies, refresh, remember, requestTab, resultTab, said, state } from "./model";
+import { cases, casesFile, casesVersion, info, load, openFile, opened, pane, policies, refresh, remember, requestTab, resultTab, said, state } from "./model";
 import { Copy, Dialog, Icon, download } from "./parts";
 
 export type Name = "examples" | "import" | "why" | "share" | "open" | "case" | "help";
@@ -379,13 +379,16 @@ function Open() {
 
 function Case() {
   const [text, error] = useText("case");
-  const [path, setPath] = useState("cases/new.yaml");
+  const [path, setPath] = useState(casesFile.value || "cases/new.yaml");
   const [overwrite, setOverwrite] = useState(false);
   const [saved, setSaved] = useState("");
   const [failed, setFailed] = useState("");
   const save = () =>
-    void post("save", { path, text, overwrite }).then(
-      () => {
+    void post<{ version?: string }>("save", { path, text, overwrite, ...(path === casesFile.value && casesVersion.value ? { version: casesVersion.value } : {}) }).then(
+      (r) => {
+        if (path === casesFile.value) {
+          casesVersion.value = r.version ?? "";
+        }
         setSaved(path);
         setFailed("");
         void refresh().catch(() => {});

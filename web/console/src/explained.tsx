@@ -5,7 +5,7 @@ import { post, superseded } from "./api";
 import type { Decision } from "./api";
 import { live } from "./cluster";
 import type { Command, Opened, Ref } from "./cluster";
-import { Line, Missing, Waiting, Wrong, play } from "./looks";
+import { Line, Missing, Waiting, Wrong, play, sentence } from "./looks";
 import { said } from "./model";
 import { Icon } from "./parts";
 import { DecisionView, Places } from "./result";
@@ -26,7 +26,7 @@ export function quoted(text: string): string {
 const blanks = "--reason WHY --owner WHO";
 
 /** Exempt fills in why and who, which the line needs. */
-export function Exempt({ run }: { run: string }) {
+export function Exempt({ run, then = [] }: { run: string; then?: Command[] }) {
   const [reason, setReason] = useState("");
   const [owner, setOwner] = useState("");
   const filled = run.replace(blanks, () => `--reason ${quoted(reason.trim() || "WHY")} --owner ${quoted(owner.trim() || "WHO")}`);
@@ -45,12 +45,18 @@ export function Exempt({ run }: { run: string }) {
           </label>
         </form>
       ) : null}
-      <Line command={{ title: "It prints the exemption, and writes nothing", run: filled }} />
+      <Line command={{ title: run.includes(">") ? "Write it to a file: nothing is exempt yet" : "Print it: nothing is exempt yet", run: filled }} />
+      {then.map((c) => (
+        <Line key={c.run} command={c} />
+      ))}
     </section>
   );
 }
 
 const isExempt = (c: Command) => /^(.*\| *)?usher exempt\b/.test(c.run);
+
+/** What is done with the file of an exemption. */
+const isApply = (c: Command) => /^kubectl apply .*exemption/.test(c.run);
 
 /** Explained decides again as soon as it is shown. */
 export function Explained({ subject, exempt, title }: { subject: Subject; exempt?: string; title: string }) {
@@ -71,7 +77,7 @@ export function Explained({ subject, exempt, title }: { subject: Subject; exempt
   const line = commands.find(isExempt)?.run ?? exempt ?? "";
   return (
     <>
-      {line ? <Exempt key={line} run={line} /> : null}
+      {line ? <Exempt key={line} run={line} then={commands.filter(isApply)} /> : null}
       <section class="explanation" aria-label="Explanation">
         <div class="row">
           <h3>Explanation</h3>
@@ -84,7 +90,7 @@ export function Explained({ subject, exempt, title }: { subject: Subject; exempt
         {error ? <Wrong title="There is no explanation" error={error} onAgain={() => setTurn((n) => n + 1)} /> : null}
         {opened?.lacks.map((text) => (
           <p key={text} class="lack">
-            {text}
+            {sentence(text)}
           </p>
         ))}
         {opened ? <Missing gaps={opened.missing} /> : null}
@@ -97,7 +103,7 @@ export function Explained({ subject, exempt, title }: { subject: Subject; exempt
         )}
       </section>
       {commands
-        .filter((c) => !isExempt(c))
+        .filter((c) => !isExempt(c) && !(line && isApply(c)))
         .map((c) => (
           <Line key={c.run} command={c} />
         ))}

@@ -12,27 +12,9 @@ import { filter, joined, list, param } from "./route";
 import { Rows } from "./rows";
 import type { Column } from "./rows";
 import { clear, dropped, follow, keyOf, leave, lost, lostInAll, notices, paused, phase, reading, refusal, release, released, replicas, shown, top, waiting } from "./stream";
+import { target, verdictOf } from "./verdict";
 
 const outcomes = ["denied", "changed", "warned", "failed", "exempted"];
-
-function verdictOf(r: Row): { title: string; sort: string } {
-  if (r.verdict === "deny") {
-    return { title: "denied", sort: "denied" };
-  }
-  if (r.verdict === "error" || r.failed) {
-    return { title: r.verdict === "error" ? "failed" : "allowed, failed", sort: "denied" };
-  }
-  if (r.verdict === "noOpinion") {
-    return { title: "no opinion", sort: "neutral" };
-  }
-  const title = r.verdict === "allow" ? "allowed" : r.verdict;
-  return r.warned ? { title: "warned", sort: "warned" } : r.changed ? { title: "changed", sort: "changed" } : { title, sort: "allowed" };
-}
-
-function target(r: Row): string {
-  const of = r.kind || r.resource || r.path || "";
-  return `${of}${r.subresource ? "/" + r.subresource : ""} ${place({ namespace: r.namespace ?? "", name: r.name ?? "" })}`.trim();
-}
 
 /** account is a user, of whom only the namespace and the name are written out if it is a ServiceAccount. */
 function account(user: string) {

@@ -52,10 +52,15 @@ export function useAsk<T>(key: string, ask: Ask<T>): Loaded<T> & { at: Date | nu
   return { data: shown.data, error: shown.error, loading: shown.loading, at: kept.get(key)?.at ?? null, reload: () => setTurn((n) => n + 1) };
 }
 
+/** sentence begins with a capital letter, as what stands alone on a page does. */
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 export function Line({ command }: { command: Command }) {
   return (
     <div class="command">
-      {command.title ? <p class="label">{command.title}</p> : null}
+      {command.title ? <p class="label">{sentence(command.title)}</p> : null}
       <div class="line">
         <pre role="region" tabIndex={0} aria-label={command.title || command.run}>
           {command.run}
@@ -73,7 +78,7 @@ export function Missing({ gaps }: { gaps: Gap[] }) {
       {gaps.map((g) => (
         <div key={g.what + g.text} class="gap">
           <p class="said">
-            <span class="tag">{g.what}</span> {g.text}
+            <span class="tag">{g.what}</span> {sentence(g.text)}
           </p>
           {g.run ? <Line command={{ title: "", run: g.run }} /> : null}
         </div>

@@ -32,6 +32,8 @@ export const opened = signal<{ example?: string; file?: string; title: string } 
 
 /** The file of the folder that the cases are from; empty for others. */
 export const casesFile = signal("");
+/** What the server called the content of casesFile when it was read. */
+export const casesVersion = signal("");
 
 interface Kept {
   state: Partial<State>;
@@ -256,11 +258,12 @@ export async function start(): Promise<void> {
 
 /** openFile puts a file of the folder where it belongs, by what is in it. */
 export async function openFile(path: string): Promise<void> {
-  const file = await get<{ text: string; kind: string }>("file?path=" + encodeURIComponent(path));
+  const file = await get<{ text: string; kind: string; version?: string }>("file?path=" + encodeURIComponent(path));
   remember();
   if (file.kind === "cases") {
     cases.value = file.text;
     casesFile.value = path;
+    casesVersion.value = file.version ?? "";
     requestTab.value = "cases";
     return;
   }

@@ -31,6 +31,8 @@ const columns: Column[] = [
   { name: "number", title: "Problems", sortable: true },
 ];
 
+export const spaced = (list: string) => list.replace(/,(?! )/g, ", ");
+
 const rank = (list: string[], value: string) => (list.includes(value) ? list.indexOf(value) : list.length);
 
 const by: Record<string, (a: PolicyRow, b: PolicyRow) => number> = {
@@ -77,12 +79,12 @@ function List({ rows, all }: { rows: PolicyRow[]; all: number }) {
       onOpen={(r) => go("policy", { kind: r.ref.kind, ns: r.ref.namespace, name: r.ref.name })}
       cells={(r) => [
         <State of={r.state} />,
-        <span class="two" title={r.why || r.title}>
+        <span class="two" title={r.state === "enforced" ? r.title : r.why || r.title}>
           <PolicyLink of={r.ref} />
-          <span class="about">{r.why || r.title}</span>
+          <span class="about">{r.state === "enforced" ? r.title : r.why || r.title}</span>
         </span>,
-        r.action || <span class="quiet">–</span>,
-        r.kinds,
+        spaced(r.action) || <span class="quiet">–</span>,
+        spaced(r.kinds),
         <Severity of={r.severity} />,
         r.problems > 0 ? <span class="state denied">{count(r.problems)}</span> : <span class="quiet">0</span>,
       ]}

@@ -3,14 +3,16 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { name, place, policyOf, refOf } from "./cluster";
+import { firstOf, lastOf, name, place, policyOf, refOf } from "./cluster";
 import type { Policy } from "./cluster";
 import { Editor, focusers } from "./editor";
-import { Exemptions, Line, Missing, Severity, Updated, Waiting, Wrong, count, day, play, time, useAsk } from "./looks";
+import { Exemptions, Line, Missing, Severity, Updated, Waiting, Wrong, count, day, play, sentence, time, useAsk } from "./looks";
 import { empty } from "./model";
 import { Icon } from "./parts";
-import { Candidates, State } from "./policies";
-import { href, joined } from "./route";
+import { Candidates, State, spaced, stateSort } from "./policies";
+import { href, joined, where } from "./route";
+import { sortOfStatus } from "./violations";
+import { target, verdictOf } from "./verdict";
 
 const source = signal("");
 const shownProblems = signal<Policy["problems"]>([]);
@@ -27,8 +29,23 @@ function Section({ title, note, children }: { title: string; note?: string; chil
   );
 }
 
+/** Without is what is not shown of one part, in its place. */
+function Without({ p, what, title }: { p: Policy; what: string; title: string }) {
+  const gaps = p.missing.filter((g) => g.what === what);
+  return gaps.length === 0 ? null : (
+    <Section title={title}>
+      <Missing gaps={gaps} />
+    </Section>
+  );
+}
+
+const few = 5;
+const placed = ["replicas", "cost", "reads"];
+
 function Replicas({ p }: { p: Policy }) {
-  return p.replicas.length === 0 ? null : (
+  return p.replicas.length === 0 ? (
+    <Without p={p} what="replicas" title="Replicas" />
+  ) : (
     <Section title="Replicas" note={`${p.replicas.filter((r) => r.agrees && !r.failing).length} of ${p.replicas.length} enforce the same`}>
       <div class="wide" tabIndex={0} role="region" aria-label="Replicas">
         <table>
@@ -84,7 +101,9 @@ function Conditions({ p }: { p: Policy }) {
 }
 
 function Reads({ p }: { p: Policy }) {
-  return p.reads.length === 0 ? null : (
+  return p.reads.length === 0 ? (
+    <Without p={p} what="reads" title="Reads" />
+  ) : (
     <Section title="Reads">
       <ul class="plain-list">
         {p.reads.map((r, i) => (
@@ -120,12 +139,63 @@ function Problems({ p }: { p: Policy }) {
   );
 }
 
+function First({ p }: { p: Policy }) {
+  const ref = p.policy.ref;
+  const namespace = ref.namespace ?? where.value.replace("*", "");
+  const { data, error } = useAsk(`first ${namespace} ${name(ref)}`, firstOf(namespace, ref));
+  const items = data?.items ?? [];
+  const note = data ? (items.length === 0 ? "none" : count(items.length) + (data.continue ? "+" : "")) : "";
+  return (
+    <Section title="Violations" note={note}>
+      {error ? <p class="quiet">{sentence(error)}</p> : null}
+      {data ? <Missing gaps={data.missing} /> : null}
+      {items.length > 0 ? (
+        <ul class="plain-list">
+          {items.slice(0, few).map((v, i) => (
+            <li key={i} class="short">
+              <span class={"state " + sortOfStatus(v.status)}>{v.status}</span>
+              <span>
+                <span class="kind">{v.object.kind}</span> {place(v.object)}
+              </span>
+            </li>
+          ))}
+        </ul>
+      ) : null}
+      {items.length > 0 ? <a href={href("violations", { policy: joined([name(ref)]) })}>All violations</a> : null}
+    </Section>
+  );
+}
+
+function Last({ p }: { p: Policy }) {
+  const ref = p.policy.ref;
+  const namespace = ref.namespace ?? where.value.replace("*", "");
+  const { data, error } = useAsk(`last ${namespace} ${name(ref)}`, lastOf(namespace, ref));
+  return (
+    <Section title="Last decisions" note={data?.length === 0 ? "none" : ""}>
+      {error ? <p class="quiet">{sentence(error)}</p> : null}
+      {data && data.length > 0 ? (
+        <ul class="plain-list">
+          {data.slice(0, few).map((r, i) => (
+            <li key={i} class="short">
+              <span class={"state " + verdictOf(r).sort}>{verdictOf(r).title}</span>
+              <span>
+                <time dateTime={r.time}>{time(r.time)}</time> {r.operation} {target(r)}
+              </span>
+            </li>
+          ))}
+        </ul>
+      ) : null}
+      {data && data.length > 0 ? <a href={href("live", { policy: `${ref.kind}/${place(ref)}` })}>Follow its decisions</a> : null}
+    </Section>
+  );
+}
+
 function Facts({ p }: { p: Policy }) {
   const row = p.policy;
   return (
     <div class="facts">
       <State of={row.state} />
-      {row.action ? <span class="tag">{row.action}</span> : null}
+      {row.action ? <span class="tag">{spaced(row.action)}</span> : null}
       {row.severity ? <Severity of={row.severity} /> : null}
       {row.category ? <span class="tag">{row.category}</span> : null}
       {row.foreign ? <span class="tag">enforced by API servers</span> : null}
@@ -139,7 +209,7 @@ function About({ p }: { p: Policy }) {
   return (
     <div class="about-policy scroll" tabIndex={0} role="region" aria-label="What is known of the policy">
       <Facts p={p} />
-      {p.policy.why ? <p class="said failed">{p.policy.why}</p> : null}
+      {p.policy.why && p.policy.state !== "enforced" ? <p class={"said why " + stateSort(p.policy.state)}>{sentence(p.policy.why)}</p> : null}
       {p.description ? <p class="said">{p.description}</p> : null}
       <p class="actions">
         <a class="button" href={href("violations", { policy: joined([name(ref)]) })}>
@@ -152,7 +222,7 @@ function About({ p }: { p: Policy }) {
           <Icon name="open" /> Open in the playground
         </button>
       </p>
-      <Missing gaps={p.missing} />
+      <Missing gaps={p.missing.filter((g) => !placed.includes(g.what))} />
       <Problems p={p} />
       <Replicas p={p} />
       <Conditions p={p} />
@@ -168,6 +238,9 @@ function About({ p }: { p: Policy }) {
         </Section>
       ) : null}
       <Reads p={p} />
+      <Without p={p} what="cost" title="Cost" />
+      <First p={p} />
+      <Last p={p} />
       <Section title="Exemptions" note={p.exemptions.length ? count(p.exemptions.length) : "none"}>
         <Exemptions rows={p.exemptions} />
       </Section>

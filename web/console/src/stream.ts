@@ -120,8 +120,10 @@ export function follow(next: string): void {
     lost.value = { ...lost.value, [replica]: (lost.value[replica] ?? 0) + n };
   });
   own.addEventListener("notice", (e) => {
-    const { replica, text } = data<{ replica: string; text: string }>(e);
-    notices.value = { ...notices.value, [replica]: text };
+    const { replica, text, connected } = data<{ replica: string; text: string; connected?: boolean }>(e);
+    const { [replica]: _, ...others } = notices.value;
+    // What is well again needs no more words.
+    notices.value = connected ? others : { ...others, [replica]: text };
   });
   own.addEventListener("gap", (e) => {
     refusal.value = data<Gap>(e);

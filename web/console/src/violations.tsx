@@ -18,6 +18,8 @@ import type { Column } from "./rows";
 const statuses = ["error", "fail", "warn", "skip"];
 const sorts: Record<string, string> = { error: "denied", fail: "denied", warn: "warned", skip: "neutral", pass: "allowed" };
 
+export const sortOfStatus = (status: string) => sorts[status] ?? "neutral";
+
 const facets: Facet<Violation>[] = [
   { name: "status", title: "Status", of: (v) => v.status, order: statuses },
   { name: "severity", title: "Severity", of: (v) => v.severity || "none", order: [...severities, "none"] },
@@ -104,7 +106,7 @@ function Head({ r }: { r: Group }) {
         ▸
       </span>
       <span class="title">{r.group || "(no message)"}</span>
-      <span class={"state " + (sorts[worst] ?? "neutral")}>{count(r.of.length)}</span>
+      <span class={"state " + sortOfStatus(worst)}>{count(r.of.length)}</span>
       <span class="hidden">{r.open ? "open" : "closed"}</span>
     </span>
   );
@@ -115,7 +117,7 @@ function Violated({ v }: { v: Violation }) {
   return (
     <>
       <div class="facts">
-        <span class={"state " + (sorts[v.status] ?? "neutral")}>{v.status}</span>
+        <span class={"state " + sortOfStatus(v.status)}>{v.status}</span>
         {v.severity ? <Severity of={v.severity} /> : null}
         {(v.actions ?? []).map((a) => (
           <span key={a} class="tag">
@@ -297,7 +299,7 @@ export function ViolationsView() {
                   isGroup(r)
                     ? [<Head r={r} />]
                     : [
-                        <span class={"state " + (sorts[r.status] ?? "neutral")}>{r.status}</span>,
+                        <span class={"state " + sortOfStatus(r.status)}>{r.status}</span>,
                         <Severity of={r.severity ?? ""} />,
                         <span title={place(r.object)}>
                           <span class="kind">{r.object.kind}</span> {place(r.object)}
