@@ -94,6 +94,8 @@ var mayImport = []struct {
 	{"internal/samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
 	{"internal/observe/recent", []string{".", "internal/rule", "internal/printable", "internal/turns"}},
+	{"internal/observe/spans", []string{".", "fact", "internal/printable", "internal/ratelog"}},
+	{"internal/observe/spans/spanstest", nil},
 	{"internal/observe/trace", []string{".", "internal/explain", "internal/rule"}},
 	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
 	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule", "internal/printable", "internal/turns"}},
@@ -168,7 +170,7 @@ var mayImport = []struct {
 		".", "api/usher/v1alpha1", "door/admission", "door/authorization", "fact", "fact/cached", "fact/cluster", "fact/http", "fact/object", "internal/auditapi",
 		"internal/cert", "internal/clientauth", "internal/clients", "internal/compile", "internal/compile/authorization", "internal/deadline", "internal/delegated",
 		"internal/engine", "internal/engine/authz", "internal/graceful", "internal/keyring", "internal/lang/cue", "internal/lang/worker", "internal/limit", "internal/live",
-		"internal/memory", "internal/observe/failing", "internal/observe/recent", "internal/observe/trace", "internal/overrun", "internal/paths", "internal/probe",
+		"internal/memory", "internal/observe/failing", "internal/observe/recent", "internal/observe/spans", "internal/observe/trace", "internal/overrun", "internal/paths", "internal/probe",
 		"internal/proof", "internal/reload", "internal/replicas", "internal/report", "internal/rule", "internal/rule/authz", "internal/serve/auditing",
 		"internal/serve/decisions", "internal/serve/kinds", "internal/serve/page", "internal/serve/proofs", "internal/serve/routes", "internal/simulate/authz",
 		"internal/trial", "internal/trial/isolated", "internal/trial/lockout", "internal/webhookconfig", "observe/decisionlog", "observe/metrics", "source", "source/cluster",
@@ -290,8 +292,8 @@ var homes = []struct {
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
-	// The dispatchers of the API server tell tracers which webhook they call.
-	{"go.opentelemetry.io", []string{"simulate"}},
+	// The dispatchers of the API server tell tracers which webhook they call; spans records what a server does.
+	{"go.opentelemetry.io", []string{"internal/observe/spans/...", "simulate"}},
 	// The structures of kinds, and what merging by them means.
 	{"sigs.k8s.io/structured-merge-diff", []string{"internal/lang/cel/apply"}},
 	{"k8s.io/kubernetes", nil},

@@ -43,7 +43,10 @@ type Options struct {
 	// Reread is called when the objects of a kind have to be read once more, from Begin to End. It
 	// must not block. It is called seldom for a kind, and not again until its sink has a Begin.
 	Reread func(result.Kind)
-	Log    *slog.Logger
+	// Did, unless nil, is told of each object before it is judged, and returns a context for that, and a
+	// function that is called with the error.
+	Did func(ctx context.Context, resource string) (context.Context, func(error))
+	Log *slog.Logger
 }
 
 // workers is how many objects are judged at once: one that waits for a fact must not stop all.
@@ -73,7 +76,7 @@ func New(o Options) *Auditor {
 	}
 	q := store.NewQueue()
 	s := store.New(q, store.Options{Memory: o.Memory, Secrets: o.Secrets, Results: o.Results})
-	a := &Auditor{Reader: s, options: o, store: s, worker: &worker{queue: q, store: s, limiter: queue.NewLimiter(o.CPU), log: o.Log}}
+	a := &Auditor{Reader: s, options: o, store: s, worker: &worker{queue: q, store: s, limiter: queue.NewLimiter(o.CPU), did: o.Did, log: o.Log}}
 	a.judge.Store(judge.New(nil, o.Judge))
 	return a
 }

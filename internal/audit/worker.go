@@ -22,6 +22,7 @@ type worker struct {
 	queue   *store.Queue
 	store   *store.Store
 	limiter *queue.Limiter
+	did     func(ctx context.Context, resource string) (context.Context, func(error))
 	log     *slog.Logger
 }
 
@@ -58,7 +59,12 @@ func (w *worker) next(ctx context.Context) bool {
 
 // do does a job. If the policies cannot judge, the results are errors.
 func (w *worker) do(ctx context.Context, j *store.Job) {
+	did := func(error) {}
+	if w.did != nil {
+		ctx, did = w.did(ctx, j.Kind().String())
+	}
 	judgements, err := judgeObject(ctx, j)
+	did(err)
 	if err != nil {
 		if ctx.Err() != nil {
 			return // Nothing is judged any more.

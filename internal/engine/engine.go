@@ -53,6 +53,9 @@ type Options struct {
 	// programs. With nil they run on the goroutine of the caller, which saves a microsecond or two, and waits
 	// for a program that ignores its context. [live.Live] always has one.
 	Overruns *overrun.Watch
+	// Ran, unless nil, is told of each rule that ran, with its finding and when it began, on the goroutine of
+	// the rule. The finding is only valid during the call.
+	Ran func(ctx context.Context, f *usher.Finding, began time.Time)
 }
 
 // An Engine is a [usher.Decider] that decides by rules. It takes no locks, but requests wait for each

@@ -178,7 +178,16 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	if len(r.Exemptions) > 0 {
 		judged.tell(said.text(), &res, &finding)
 	}
+	d.ran(ctx, &finding, start)
 	return res, finding, nil
+}
+
+// ran tells who observes rules that one has run.
+func (d *evaluation) ran(ctx context.Context, f *usher.Finding, began time.Time) {
+	if tell := d.engine.options.Ran; tell != nil {
+		observed := *f
+		tell(ctx, &observed, began)
+	}
 }
 
 // conclude fills in the finding of a rule that has not failed and from which nobody is exempt.

@@ -93,11 +93,11 @@ func (s *Server) authorizationMux(e *endpoint, callers *clientauth.Authenticator
 		if c.Shadow {
 			door, log = "shadow"+endpoint.suffix, log.With("shadow", true)
 		}
-		decider := s.metrics.Wrap(decisionlog.Wrap(recent.Wrap(s.live.Authorizer(endpoint.only), s.decisions), log.With("endpoint", endpoint.path)), door)
+		decider := s.metrics.Wrap(decisionlog.Wrap(recent.Wrap(s.config.tracing.Decider(s.live.Authorizer(endpoint.only)), s.decisions), log.With("endpoint", endpoint.path)), door)
 		if s.cluster != nil {
 			decider = s.cluster.failing.Wrap(decider)
 		}
-		answers := s.metrics.Requests(endpoint.path, limited(endpoint.handler(decider, options)))
+		answers := s.metrics.Requests(endpoint.path, s.config.tracing.Handler(door, callers != nil, limited(endpoint.handler(decider, options))))
 		mux.Handle(endpoint.path, callers.Require(e.server.Count(answers)))
 	}
 	mux.HandleFunc("GET /healthz", health)

@@ -78,7 +78,7 @@ func newClusterRuntime(c Config, keys probe.Keys, all counted, count func(probe.
 	}
 	if c.Audit != nil {
 		m.audit = auditing.New(*c.Audit, auditing.Options{
-			Client: clients.Audit, Discovery: m.discovery, Resolver: m.resolver, FactTTL: objectTTL, Leader: m.replicas.Leader, Log: c.Log,
+			Client: clients.Audit, Discovery: m.discovery, Resolver: m.resolver, FactTTL: objectTTL, Leader: m.replicas.Leader, Did: c.tracing.Audit(), Log: c.Log,
 		})
 		o.Lead = m.audit.Lead
 	}

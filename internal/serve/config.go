@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/observe/spans"
 	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/proof"
@@ -49,12 +51,19 @@ type Config struct {
 	Protection Protection
 	// Trace selects requests that are explained in the log.
 	Trace trace.Options
+	// Spans says where spans of OpenTelemetry are sent; nil means that there are none. Version is that of the
+	// program, for them.
+	Spans   *spans.Config
+	Version string
 
 	// Log is slog.Default if nil.
 	Log *slog.Logger
 	// Out gets a few lines with the URLs of the server and how to call it; nil means that they are
 	// not printed.
 	Out io.Writer
+
+	// tracing makes the spans; nil makes none.
+	tracing *spans.Tracing
 }
 
 // Rules configures how policies are compiled and evaluated, and how many there may be.
@@ -199,6 +208,15 @@ func (c *Cluster) managesWebhookConfig() bool { return c != nil && c.ManageWebho
 func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, paths.DefaultSecret) }
 
 func (c *Cluster) proofSecret() string { return cmp.Or(c.ProofSecret, proof.DefaultSecret) }
+
+// newTracing returns what makes spans, nil if there are none.
+func (c *Config) newTracing(ctx context.Context) (*spans.Tracing, error) {
+	id := spans.Identity{Version: c.Version}
+	if c.Cluster != nil {
+		id.Instance = c.Cluster.Identity
+	}
+	return spans.New(ctx, c.Spans, id, c.Log)
+}
 
 func (c Config) withDefaults() Config {
 	if c.Listen.Address == "" {

@@ -21,7 +21,9 @@ type evaluation struct {
 }
 
 func newEvaluation(c *Config, m *metrics.Metrics) *evaluation {
-	workers := worker.New(c.Rules.CUE)
+	jobs := c.Rules.CUE
+	jobs.Did = c.tracing.Job()
+	workers := worker.New(jobs)
 	e := &evaluation{
 		workers: workers, checker: isolated.New(workers, isolated.Options{}),
 		overruns: overrun.New(overrun.Options{Idle: overrun.ManyIdle, Log: c.Log}),

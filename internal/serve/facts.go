@@ -21,7 +21,7 @@ func newFacts(c *Config, cluster *clusterRuntime, m *metrics.Metrics) (fact.Reso
 	all := fact.Resolvers{fact.Requests: cached.New(facthttp.New(options), c.Facts.TTL)}
 	if cluster != nil {
 		all[fact.Objects], all[fact.Questions] = cluster.facts(c)
-		return m.FactResolver(all), nil
+		return c.tracing.Facts(m.FactResolver(all)), nil
 	}
 	trees, err := object.Load(c.Facts.Files...)
 	if err != nil {
@@ -32,5 +32,5 @@ func newFacts(c *Config, cluster *clusterRuntime, m *metrics.Metrics) (fact.Reso
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
 	all[fact.Objects], all[fact.Questions] = object.FromTrees(trees), fact.Access(access)
-	return m.FactResolver(all), nil
+	return c.tracing.Facts(m.FactResolver(all)), nil
 }

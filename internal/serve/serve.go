@@ -81,12 +81,26 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("load policies: %w", err)
 		}
 	}
-	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
+	c = c.withDefaults()
 	var err error
+	if c.tracing, err = c.newTracing(ctx); err != nil {
+		return nil, err
+	}
+	s := &Server{config: c, metrics: metrics.New(nil)}
+	if err := s.prepare(ctx); err != nil {
+		s.config.tracing.End()
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare makes the parts of the server, and opens its ports.
+func (s *Server) prepare(ctx context.Context) (err error) {
+	c := &s.config
 	if s.callers, err = clientauth.New(clientauth.Options{
 		CAFile: c.Callers.ClientCAFile, Names: c.Callers.ClientNames, TokenFile: c.Callers.TokenFile, Refused: refused(s.metrics, "admission", clientauth.Reasons()), Log: s.config.Log,
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	s.limits = limit.New(limit.Options{
 		Slots: s.config.Requests.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
@@ -96,7 +110,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			func() []rule.ExemptionState { return s.live.Exemptions() }, func() []rule.CandidateState { return s.live.Candidates() },
 		}, func(state probe.State) { s.metrics.Probed(string(state)) })
 		if err := s.cluster.start(ctx, s.config.Log); err != nil {
-			return nil, err
+			return err
 		}
 		s.metrics.Cluster(metrics.ClusterState{
 			Staleness: s.cluster.staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
@@ -105,21 +119,21 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	facts, err := newFacts(&s.config, s.cluster, s.metrics)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.protection, err = newProtection(c.Protection, s.config.Log); err != nil {
-		return nil, err
+		return err
 	}
 	s.evaluation = newEvaluation(&s.config, s.metrics)
 	s.keepDecisions()
 	s.live = s.newLive(s.policies(facts))
 	s.showCounts()
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.listen(); err != nil {
 		s.close()
-		return nil, err
+		return err
 	}
 	s.readiness = &readiness{
 		live: s.live, evaluation: s.evaluation, protection: s.protection, cluster: s.cluster, readers: s.readers,
@@ -130,10 +144,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.metering = graceful.HTTP(s.meteringMux(), s.config.Log)
 	if err := s.openOthers(); err != nil {
 		s.close()
-		return nil, err
+		return err
 	}
 	s.metrics.Limits(s.limitState)
-	return s, nil
+	return nil
 }
 
 // openOthers opens the ports of the other endpoints than admission.
@@ -156,7 +170,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		Compile: compile.Options{
 			CUE: cue.OnWorkers(s.evaluation.workers, cue.Limits{Timeout: s.config.Rules.Timeout}), Limits: s.config.Rules.Limits, Checker: s.evaluation.checker,
 		},
-		Engine:           engine.Options{FailurePolicy: s.config.Rules.FailurePolicy, RuleTimeout: s.config.Rules.Timeout, Overruns: s.evaluation.overruns},
+		Engine:           engine.Options{FailurePolicy: s.config.Rules.FailurePolicy, RuleTimeout: s.config.Rules.Timeout, Overruns: s.evaluation.overruns, Ran: s.config.tracing.Rule()},
 		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn, Overruns: s.evaluation.overruns},
 		Quota:            s.config.Rules.Quota,
 		LongestExemption: s.config.Rules.LongestExemption,
@@ -247,6 +261,7 @@ func (s *Server) listen() (err error) {
 }
 
 func (s *Server) close() {
+	defer s.config.tracing.End()
 	for _, e := range s.endpoints {
 		_ = e.listener.Close()
 	}
@@ -264,21 +279,22 @@ func (s *Server) mux() http.Handler {
 	if s.readers != nil && s.meterListener != nil {
 		mux.Handle("GET "+metricsPath, s.readers.Require(metricsPath, s.metrics.Handler()))
 	}
-	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(recent.Wrap(s.live, s.decisions), s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
+	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(recent.Wrap(s.config.tracing.Decider(s.live), s.decisions), s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
 	}
 	e := &routes.Entrance{Demanding: s.callers != nil, Refused: s.metrics.Refused("admission", routes.UnknownPath, routes.OtherResource)}
 	e.Door = func(at routes.Route, accept func(context.Context, *usher.Request) error) http.Handler {
 		options := admission.Options{MaxBody: s.config.Requests.MaxBody, Timeout: s.config.Requests.Timeout, Accept: accept, AlwaysAllow: at.OfCandidates(), Log: s.config.Log}
-		answer, limited := admission.Mutate, s.limits.Handler
+		answer, limited, known := admission.Mutate, s.limits.Handler, s.callers != nil || !at.Bare
 		if at.Phase() == usher.Validate {
 			answer = admission.Validate
 		}
-		if s.callers != nil || !at.Bare {
+		if known {
 			limited = s.limits.Proven
 		}
-		return s.callers.Require(s.webhooks.server.Count(loaded(s.live, limited(answer(decider, options)))))
+		answers := s.config.tracing.Handler("admission", known, loaded(s.live, limited(answer(decider, options))))
+		return s.callers.Require(s.webhooks.server.Count(answers))
 	}
 	if s.cluster == nil || s.cluster.routes == nil {
 		mux.HandleFunc("/{entry}", e.ServeAnybody)

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -43,3 +45,11 @@ func InBackground(ctx context.Context) context.Context {
 func IsBackground(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }
 
 type backgroundKey struct{}
+
+// Ended returns why ctx is done, as its error and its cause.
+func Ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}

@@ -48,6 +48,9 @@ type Options struct {
 	Idle time.Duration
 	// Log gets a record for each worker that ended abnormally; nil means none.
 	Log *slog.Logger
+	// Did, unless nil, is told of each job before it is done, and returns a function that is called with its
+	// error.
+	Did func(ctx context.Context, kind, tenant string) func(error)
 	// program is the program to start as a worker; the running program if empty.
 	program string
 }
@@ -183,14 +186,18 @@ func (w *workers) endIdle(at priority) {
 // limit of the job. If the caller gives up earlier, the request continues and counts against its
 // tenant. Do returns how long the caller waited for the answer of the worker; 0 means that the
 // request was not sent. The error is that of ctx, one of this package, or that of the payload.
-func (p *Pool) Do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
+func (p *Pool) Do(ctx context.Context, job Job) (reply []byte, took time.Duration, err error) {
 	if p.options.program == "" && !Installed(job.Kind) {
 		return nil, 0, fmt.Errorf("%w: %w", ErrUnavailable, errNotInstalled)
+	}
+	if p.options.Did != nil {
+		did := p.options.Did(ctx, job.Kind.String(), job.Tenant)
+		defer func() { did(err) }()
 	}
 	if job.Background && job.Tenant != "" && job.Limit > quick {
 		first := job
 		first.Limit = quick
-		reply, took, err := p.do(ctx, first)
+		reply, took, err = p.do(ctx, first)
 		if !errors.Is(err, ErrTimeout) || ctx.Err() != nil {
 			return reply, took, err
 		}
@@ -265,14 +272,6 @@ func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, time.
 		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
 	}
 	return reply, o.cpu, p.release(w, t, o)
-}
-
-// Ended returns why ctx is done, as its error and its cause.
-func Ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
 }
 
 // longestWait limits the wait for a worker if the context of the caller has no deadline.

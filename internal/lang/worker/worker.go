@@ -41,6 +41,17 @@ const (
 	Policies Kind = 'p'
 )
 
+// String names the kind.
+func (k Kind) String() string {
+	switch k {
+	case CUE:
+		return "cue"
+	case Policies:
+		return "policies"
+	}
+	return string(rune(k))
+}
+
 // A Handler answers the requests of a kind.
 type Handler struct {
 	// Prepare, unless nil, does what the first request would otherwise take longer for. It runs when a

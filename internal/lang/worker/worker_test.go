@@ -387,3 +387,28 @@ func BenchmarkDo(b *testing.B) {
 		}
 	}
 }
+
+// Who observes jobs is told of each once, with its outcome.
+func TestDid(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var told []string
+	p := pool(t, worker.Options{Workers: 1, Did: func(_ context.Context, kind, tenant string) func(error) {
+		return func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprint(kind, " ", tenant, " ", errors.Is(err, worker.ErrTimeout)))
+		}
+	}})
+	if _, _, err := do(t.Context(), p, "shop", limit, "x"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := do(t.Context(), p, "", 100*time.Millisecond, "hang"); !errors.Is(err, worker.ErrTimeout) {
+		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(told, ", "); got != "cue shop false, cue  true" {
+		t.Errorf("told: %s", got)
+	}
+}

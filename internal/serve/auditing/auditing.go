@@ -53,7 +53,9 @@ type Options struct {
 	FactTTL  time.Duration
 	// Leader names the replica that leads; empty if it is not known.
 	Leader func() string
-	Log    *slog.Logger
+	// Did is that of [audit.Options].
+	Did func(ctx context.Context, resource string) (context.Context, func(error))
+	Log *slog.Logger
 }
 
 // A Discovery has the resources of a cluster.
@@ -135,7 +137,7 @@ func (a *Audit) Lead(ctx context.Context) {
 	})
 	t.auditor = audit.New(audit.Options{
 		Judge:  judge.Options{Facts: newAwaited(a.policies.Facts, a.options.Resolver), Engine: a.policies.Engine},
-		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Log: a.options.Log,
+		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Did: a.options.Did, Log: a.options.Log,
 	})
 	t.auditor.Enforce(compile.Order(a.policies.Compiled()))
 	a.publish(t.auditor)

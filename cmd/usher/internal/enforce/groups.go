@@ -14,6 +14,6 @@ func flagGroups() []cli.FlagGroup {
 		{Title: "Authorization webhooks", Flags: []string{"authorization-*"}},
 		{Title: "API", Flags: []string{"api-*"}},
 		{Title: "Audit", Flags: []string{"audit", "audit-*", "reports", "report-*"}},
-		{Title: "Logs and metrics", Flags: []string{"log-*", "trace-*", "metrics-*", "enable-pprof"}},
+		{Title: "Logs, metrics and traces", Flags: []string{"log-*", "trace-*", "tracing-config-file", "metrics-*", "enable-pprof"}},
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/observe/spans"
 	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
@@ -42,6 +43,7 @@ type serveFlags struct {
 	policyBytes     string
 	traceLabel      string
 	traceAnnotation string
+	tracing         string
 	authorization   authorizationFlags
 	api             apiFlags
 	audit           auditFlags
@@ -150,6 +152,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "fraction of requests to explain in the log, rule by rule: 0.01 is 1%")
 	flags.StringVar(&f.traceLabel, "trace-label", "", "explain requests about objects with this label in the log: key or key=value")
 	flags.StringVar(&f.traceAnnotation, "trace-annotation", "", "explain requests about objects with this annotation in the log: key or key=value")
+	flags.StringVar(&f.tracing, "tracing-config-file", "", "TracingConfiguration of Kubernetes components: send OpenTelemetry spans of requests to a collector, over OTLP/gRPC without TLS")
 	flags.DurationVar(&c.Listen.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM or SIGINT; a second signal ends the process at once")
 	flags.StringVar(&f.logFormat, "log-format", "text", "log format: text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "log level: debug, info, warn or error")
@@ -239,6 +242,12 @@ func (f *serveFlags) completeParts(given func(flag string) bool) (err error) {
 	c := &f.config
 	if c.Authorization, err = f.authorization.complete(given); err != nil {
 		return err
+	}
+	if f.tracing != "" {
+		if c.Spans, err = spans.Load(f.tracing); err != nil {
+			return fmt.Errorf("--tracing-config-file: %w", err)
+		}
+		c.Version = cli.BuildVersion().Version
 	}
 	if c.API, err = f.api.complete(given, c.Cluster != nil); err != nil {
 		return err

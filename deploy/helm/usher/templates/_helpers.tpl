@@ -76,3 +76,13 @@ fsGroup: 65532
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
+
+{{/* The file of --tracing-config-file. */}}
+{{- define "usher.tracing" -}}
+apiVersion: apiserver.config.k8s.io/v1
+kind: TracingConfiguration
+{{- with .Values.tracing.endpoint }}
+endpoint: {{ . | quote }}
+{{- end }}
+samplingRatePerMillion: {{ int .Values.tracing.samplingRatePerMillion }}
+{{- end }}
