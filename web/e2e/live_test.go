@@ -257,6 +257,7 @@ func TestTenThousandRows(t *testing.T) {
 	p := browser(t, 1280, 2000, "light")
 	p.visit(s, "policies")
 	p.within(15*time.Second, `document.querySelector(".row-line")`)
+	t.Logf("policies after %s ms", p.eval(`Math.round(performance.now())`))
 	start := time.Now()
 	p.turn("violations")
 	p.says(".counts", "10\u202f000")
@@ -404,6 +405,9 @@ func TestNoViolationsOfAccessibilityInACluster(t *testing.T) {
 						if row {
 							p.eval(`document.querySelector(".row-line:not(.group)").click()`)
 							p.within(15*time.Second, `document.querySelector("#detail") && !document.querySelector(".waiting")`)
+						}
+						if p.eval(`document.documentElement.scrollWidth > innerWidth`) == "true" {
+							t.Errorf("%s, %s: the page is wider than the window", state, view)
 						}
 						for _, v := range violations(p) {
 							t.Errorf("%s, %s: %s", state, view, v)

@@ -204,7 +204,7 @@ let asked = false;
 /** meet asks which cluster there is, until there is an answer. */
 export function meet(): void {
   effect(() => {
-    if (connection.value === "ok" && cluster.value === null && !asked) {
+    if ((connection.value === "ok" || connection.value === "starting") && cluster.value === null && !asked) {
       asked = true;
       get<Cluster>("live").then(
         (c) => (cluster.value = c),

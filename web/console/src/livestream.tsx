@@ -11,7 +11,7 @@ import { Icon } from "./parts";
 import { filter, joined, list, param } from "./route";
 import { Rows } from "./rows";
 import type { Column } from "./rows";
-import { clear, dropped, follow, keyOf, leave, lost, lostInAll, notices, paused, phase, reading, refusal, release, released, replicas, shown, top, waiting } from "./stream";
+import { clear, dropped, follow, keyOf, leave, lost, lostInAll, notices, paused, phase, problem, reading, refusal, release, released, replicas, shown, top, waiting } from "./stream";
 import { target, verdictOf } from "./verdict";
 
 const outcomes = ["denied", "changed", "warned", "failed", "exempted"];
@@ -192,6 +192,11 @@ function Lost() {
               .join(", ")}
             . A narrower filter loses fewer.
           </span>
+        </p>
+      ) : null}
+      {problem.value ? (
+        <p class="strip failed" role="alert">
+          {problem.value}
         </p>
       ) : null}
       {dropped.value > 0 ? <p class="strip">{count(dropped.value)} older ones are no longer kept on this page.</p> : null}

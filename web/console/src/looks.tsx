@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { chosenAs, cluster, clusterError, namespaceOf, nothing, place } from "./cluster";
 import type { Ask, Command, ExemptionRow, Gap, Loaded, Ref } from "./cluster";
-import { connection, load, opened, pane, remember, resultTab, said } from "./model";
+import { cases, casesFile, connection, load, opened, pane, remember, resultTab, said } from "./model";
 import type { State } from "./api";
 import { Copy, Icon } from "./parts";
 import { filter, go, href } from "./route";
@@ -187,9 +187,10 @@ export function Off() {
   );
 }
 
-export function PolicyLink({ of }: { of: Ref }) {
+/** PolicyLink leads to a policy. In a row it is none of the stops of Tab: Enter opens the row. */
+export function PolicyLink({ of, row }: { of: Ref; row?: boolean }) {
   return (
-    <a class="ref" href={href("policy", { kind: of.kind, ns: of.namespace, name: of.name })}>
+    <a class="ref" tabIndex={row ? -1 : undefined} href={href("policy", { kind: of.kind, ns: of.namespace, name: of.name })}>
       <span class="kind">{of.kind}</span> <span class="of">{place(of)}</span>
     </a>
   );
@@ -198,6 +199,8 @@ export function PolicyLink({ of }: { of: Ref }) {
 /** play opens a state in the playground. */
 export function play(state: State, title: string): void {
   remember();
+  cases.value = "";
+  casesFile.value = "";
   opened.value = { title };
   load(state);
   resultTab.value = "decision";

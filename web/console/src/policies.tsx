@@ -80,7 +80,7 @@ function List({ rows, all }: { rows: PolicyRow[]; all: number }) {
       cells={(r) => [
         <State of={r.state} />,
         <span class="two" title={r.state === "enforced" ? r.title : r.why || r.title}>
-          <PolicyLink of={r.ref} />
+          <PolicyLink of={r.ref} row />
           <span class="about">{r.state === "enforced" ? r.title : r.why || r.title}</span>
         </span>,
         spaced(r.action) || <span class="quiet">–</span>,

@@ -18,6 +18,8 @@ export const lost = signal<Record<string, number>>({});
 export const notices = signal<Record<string, string>>({});
 export const replicas = signal(0);
 export const refusal = signal<Gap | null>(null);
+/** problem is why there is no connection, if the server says it. */
+export const problem = signal("");
 export const paused = signal(false);
 export const top = signal(true);
 export const reading = signal(false);
@@ -70,9 +72,10 @@ function keep(into: { value: Row[] }, rows: Row[]): void {
   into.value = rows.slice(0, most);
   if (rows.length > most) {
     dropped.value += rows.length - most;
-    for (const r of rows.slice(most)) {
-      known.delete(keyOf(r));
-    }
+  }
+  // A connection that is made again brings the last ones once more, and none that are older.
+  if (known.size > 4 * most) {
+    known = new Set([...shown.value, ...waiting.value].map(keyOf));
   }
 }
 
@@ -99,7 +102,10 @@ export function follow(next: string): void {
   phase.value = "connecting";
   const own = new EventSource("/api/v1/live/decisions?" + next);
   source = own;
-  own.onopen = () => (phase.value = "past");
+  own.onopen = () => {
+    phase.value = "past";
+    problem.value = "";
+  };
   own.addEventListener("decision", (e) => {
     const row = data<Row>(e);
     const key = keyOf(row);
@@ -139,10 +145,25 @@ export function follow(next: string): void {
     phase.value = "lost";
     // A refused request is not tried again by the browser.
     if (own.readyState === EventSource.CLOSED && own === source) {
+      void ask(own.url);
       clearTimeout(retry);
       retry = window.setTimeout(() => own === source && follow(query), 2000);
     }
   };
+}
+
+/** ask asks again for the answer that an EventSource does not show. */
+async function ask(url: string): Promise<void> {
+  const abort = new AbortController();
+  try {
+    const response = await fetch(url, { signal: abort.signal });
+    if (!response.ok) {
+      problem.value = ((await response.json()) as { error?: string }).error ?? "";
+    }
+  } catch {
+    problem.value = "";
+  }
+  abort.abort();
 }
 
 /** leave ends the connection: nobody looks. */
