@@ -331,7 +331,9 @@ func TestConsoleFolder(t *testing.T) {
 	}
 	call[page.Saved](c, "save", page.Saving{Path: "more/new.yaml", Text: "a: b\n"}, http.StatusOK)
 	call[map[string]string](c, "save", page.Saving{Path: "more/new.yaml", Text: "b"}, http.StatusConflict)
-	call[page.Saved](c, "save", page.Saving{Path: "more/new.yaml", Text: "c: d\n", Overwrite: true}, http.StatusOK)
+	version := call[page.FileText](c, "file?path=more/new.yaml", nil, http.StatusOK).Version
+	call[page.Saved](c, "save", page.Saving{Path: "more/new.yaml", Text: "c: d\n", Overwrite: true, Version: version}, http.StatusOK)
+	call[map[string]string](c, "save", page.Saving{Path: "more/new.yaml", Text: "e: f\n", Overwrite: true, Version: version}, http.StatusConflict)
 	if text, err := manifest.Read(filepath.Join(dir, "more", "new.yaml"), 100); err != nil || string(text) != "c: d\n" {
 		t.Errorf("wrote %q: %v", text, err)
 	}

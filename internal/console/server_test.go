@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -284,7 +286,7 @@ func TestFolderIsNotLeft(t *testing.T) {
 		if text, err := f.Read(name); err == nil {
 			t.Errorf("read %q: %q", name, text)
 		}
-		if err := f.Write(name, "changed", true); err == nil {
+		if _, err := f.Write(name, "changed", true, ""); err == nil {
 			t.Errorf("wrote %q", name)
 		} else if strings.Contains(name, "link") && strings.Contains(err.Error(), outside) {
 			t.Errorf("%v tells where the link leads", err)
@@ -296,8 +298,58 @@ func TestFolderIsNotLeft(t *testing.T) {
 	if text, err := os.ReadFile(secret); err != nil || string(text) != "secret" {
 		t.Errorf("the file outside is %q: %v", text, err)
 	}
-	if err := f.Write("a/b.yaml", "x", false); err != nil {
+	if _, err := f.Write("a/b.yaml", "x", false, ""); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFilesAreReplacedWhole: a file keeps its mode and is replaced as a whole, while it is the one that was read.
+func TestFilesAreReplacedWhole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a.yaml")
+	put := func(text string, mode os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(name, []byte(text), 0o600), os.Chmod(name, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("first", 0o640)
+	f, err := console.OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	before, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	version, err := f.Write("a.yaml", "second", true, console.Version("first"))
+	info, statErr := os.Stat(name)
+	if err != nil || statErr != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("wrote a file of mode %v: %v, %v", info.Mode(), err, statErr)
+	}
+	if text, err := io.ReadAll(before); string(text) != "first" || err != nil {
+		t.Errorf("who has opened the file before reads %q: %v", text, err)
+	}
+	put("of another program", 0o640)
+	refused := func(reason, name, version string, overwrite bool, says string) {
+		t.Helper()
+		if _, err := f.Write(name, "lost", overwrite, version); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want an error that says %s", reason, err, says)
+		}
+	}
+	refused("changed", "a.yaml", version, true, "open the file again")
+	refused("gone", "b.yaml", version, true, "as a new file")
+	refused("exists", "a.yaml", "", false, "overwrite it")
+	put("kept", 0o440)
+	refused("read-only", "a.yaml", "", true, "chmod u+w")
+	if text, err := os.ReadFile(name); string(text) != "kept" || err != nil {
+		t.Errorf("the file is %q: %v", text, err)
+	}
+	if entries, err := os.ReadDir(dir); len(entries) != 1 || err != nil {
+		t.Errorf("files are left: %v, %v", entries, err)
 	}
 }
 

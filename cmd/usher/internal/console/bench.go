@@ -140,11 +140,12 @@ func (b *bench) open(context.Context, string) (*console.State, error) {
 	return b.opened, nil
 }
 
-// A FileText is a file with its text.
+// A FileText is a file with its text, and what names this text.
 type FileText struct {
-	Path string `json:"path"`
-	Text string `json:"text"`
-	Kind string `json:"kind"`
+	Path    string `json:"path"`
+	Text    string `json:"text"`
+	Kind    string `json:"kind"`
+	Version string `json:"version"`
 }
 
 var errNoFolder = &console.Error{Status: http.StatusNotFound, Text: "there is no folder: name one with -p"}
@@ -157,20 +158,22 @@ func (b *bench) file(_ context.Context, name string) (*FileText, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &FileText{name, text, kindOf(name, text)}, nil
+	return &FileText{name, text, kindOf(name, text), console.Version(text)}, nil
 }
 
 // A Saving is a file to write.
 type Saving struct {
 	Path string `json:"path"`
 	Text string `json:"text"`
-	// Overwrite replaces a file that exists.
-	Overwrite bool `json:"overwrite,omitempty"`
+	// Overwrite replaces a file that exists: with a Version, only the text that has it, which the page has read.
+	Overwrite bool   `json:"overwrite,omitempty"`
+	Version   string `json:"version,omitempty"`
 }
 
-// A Saved is a file that was written.
+// A Saved is a file that was written, with the version that it has now.
 type Saved struct {
-	Path string `json:"path"`
+	Path    string `json:"path"`
+	Version string `json:"version"`
 }
 
 func (b *bench) save(_ context.Context, in *Saving) (*Saved, error) {
@@ -180,10 +183,11 @@ func (b *bench) save(_ context.Context, in *Saving) (*Saved, error) {
 	case !b.writable:
 		return nil, &console.Error{Status: http.StatusForbidden, Text: "the folder is not written: run usher console with --write"}
 	}
-	if err := b.folder.Write(in.Path, in.Text, in.Overwrite); err != nil {
+	version, err := b.folder.Write(in.Path, in.Text, in.Overwrite, in.Version)
+	if err != nil {
 		return nil, err
 	}
-	return &Saved{in.Path}, nil
+	return &Saved{in.Path, version}, nil
 }
 
 // A Text is a text.
