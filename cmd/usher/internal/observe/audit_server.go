@@ -1,31 +1,17 @@
 package observe
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/url"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/cmd/usher/internal/existing"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/auditapi"
-	"github.com/usher-dev/usher/internal/delegated"
-)
-
-const (
-	// most limits a page that a server sends, in bytes.
-	most = 16 << 20
-	// attempts is how often all pages are read, if results change meanwhile.
-	attempts = 3
 )
 
 // auditServer returns the results of the replica that audits the cluster.
@@ -41,85 +27,23 @@ func (f *auditFlags) auditServer(cmd *cobra.Command) (*format.Report, error) {
 	if err != nil {
 		return nil, withoutServer(err)
 	}
-	var without error
-	for _, r := range all {
-		pages, err := f.pages(cmd.Context(), r)
-		switch {
-		case err == nil:
-			return f.reportOf(pages), nil
-		case apierrors.IsServiceUnavailable(err), apierrors.IsNotFound(err):
-			without = fmt.Errorf("%s: %w", r.Name, err)
-		default:
-			return nil, f.explained(r, err)
-		}
+	results, pages := &served.Results{Namespace: f.namespace, Policy: f.policy}, []auditapi.List(nil)
+	err = results.Ask(all, func(r *replica.Replica) (err error) {
+		pages, err = results.All(cmd.Context(), r)
+		return err
+	})
+	switch {
+	case apierrors.IsServiceUnavailable(err), apierrors.IsNotFound(err):
+		return nil, withoutServer(err)
+	case err != nil:
+		return nil, err
 	}
-	return nil, withoutServer(without)
+	return f.reportOf(pages), nil
 }
 
 // withoutServer adds what works if no server audits.
 func withoutServer(err error) error {
 	return fmt.Errorf("%w; 'usher audit --from-cluster' audits without a server", err)
-}
-
-// explained adds what to do about an error.
-func (f *auditFlags) explained(r *replica.Replica, err error) error {
-	err = fmt.Errorf("%s: %w", r.Name, err)
-	if hint := replica.Hint(err, "list", delegated.AuditResults, f.namespace); hint != "" {
-		err = fmt.Errorf("%w\nhint: %s", err, hint)
-	}
-	return err
-}
-
-// pages reads all pages, and from the beginning if results change meanwhile.
-func (f *auditFlags) pages(ctx context.Context, r *replica.Replica) ([]auditapi.List, error) {
-	var err error
-	for range attempts {
-		var pages []auditapi.List
-		if pages, err = f.readPages(ctx, r); err == nil || !apierrors.IsResourceExpired(err) {
-			return pages, err
-		}
-	}
-	return nil, err
-}
-
-func (f *auditFlags) readPages(ctx context.Context, r *replica.Replica) ([]auditapi.List, error) {
-	var pages []auditapi.List
-	query := url.Values{"limit": {strconv.Itoa(existing.PageSize)}}
-	if f.policy != "" {
-		query.Set("policy", f.policy)
-	}
-	for {
-		page, err := readPage(ctx, r, replica.Path(f.namespace, delegated.AuditResults), query)
-		if err != nil {
-			return nil, err
-		}
-		pages = append(pages, page)
-		next := page.Metadata.Continue
-		switch {
-		case next == "":
-			return pages, nil
-		case next == query.Get("continue"):
-			return nil, errors.New("the server sends the same page again")
-		}
-		query.Set("continue", next)
-	}
-}
-
-func readPage(ctx context.Context, r *replica.Replica, path string, query url.Values) (auditapi.List, error) {
-	var page auditapi.List
-	response, err := r.Get(ctx, path, query, nil)
-	if err != nil {
-		return page, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, most))
-	if err == nil {
-		err = json.Unmarshal(body, &page)
-	}
-	if err != nil {
-		return page, fmt.Errorf("read results: %w", err)
-	}
-	return page, nil
 }
 
 // reportOf returns the report of all pages. Of policies without results the server says nothing.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
@@ -12,7 +13,7 @@ func Lines(decisions []*recent.Decision) (string, error) {
 	var out bytes.Buffer
 	p := &printer{flags: &watchFlags{}, streams: cli.Streams{Out: &out, Err: &out}}
 	for _, d := range decisions {
-		if err := p.print(item{decision: d}); err != nil {
+		if err := p.print(served.Item{Decision: d}); err != nil {
 			return "", err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -22,27 +23,28 @@ type printer struct {
 	flags   *watchFlags
 	streams cli.Streams
 	palette cli.Palette
-	// replicas is how many replicas there are. If it is one, it is not named.
-	replicas int
-	repeats  repeats
+	repeats repeats
 }
 
 // print prints an item: as JSON or as a line. Losses and notices are for people and, of losses, for
 // programs.
-func (p *printer) print(i item) error {
-	if i.notice != "" {
-		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %s\n", printable.Line(i.replica), printable.Line(i.notice))
+func (p *printer) print(i served.Item) error {
+	if i.Current {
+		return nil
+	}
+	if i.Notice != "" {
+		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %s\n", printable.Line(i.Replica), printable.Line(i.Notice))
 		return err
 	}
 	if p.flags.output.Value == "json" {
 		return p.json(i)
 	}
-	if i.decision == nil {
-		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %d decisions are lost: they were overwritten before they were read\n", printable.Line(i.replica), i.lost)
+	if i.Decision == nil {
+		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %d decisions are lost: they were overwritten before they were read\n", printable.Line(i.Replica), i.Lost)
 		return err
 	}
 	before := p.repeats
-	again, n := p.repeats.add(p.key(i.decision), i.decision.Time)
+	again, n := p.repeats.add(p.key(i.Decision), i.Decision.Time)
 	if again {
 		return p.repeated(n)
 	}
@@ -58,22 +60,22 @@ func (p *printer) print(i item) error {
 	return err
 }
 
-func (p *printer) json(i item) error {
-	if i.decision == nil {
+func (p *printer) json(i served.Item) error {
+	if i.Decision == nil {
 		return cli.EncodeJSON(p.streams.Out, struct {
 			Replica string `json:"replica"`
 			Lost    uint64 `json:"lost"`
-		}{i.replica, i.lost}, "")
+		}{i.Replica, i.Lost}, "")
 	}
 	return cli.EncodeJSON(p.streams.Out, struct {
 		Replica string `json:"replica"`
 		*recent.Decision
-	}{i.replica, i.decision}, "")
+	}{i.Replica, i.Decision}, "")
 }
 
 // line returns a decision as one line.
-func (p *printer) line(i item) string {
-	d := i.decision
+func (p *printer) line(i served.Item) string {
+	d := i.Decision
 	word, colour := p.verdict(d)
 	at := d.Time.Local() //nolint:gosmopolitan // It is for the person at this terminal.
 	parts := []string{
@@ -88,8 +90,8 @@ func (p *printer) line(i item) string {
 	} else if policies != "" {
 		parts = append(parts, policies)
 	}
-	if p.replicas > 1 {
-		parts = append(parts, cli.Paint(p.palette.Faint, "("+printable.Line(i.replica)+")"))
+	if i.Replicas > 1 {
+		parts = append(parts, cli.Paint(p.palette.Faint, "("+printable.Line(i.Replica)+")"))
 	}
 	return strings.Join(parts, " ") + "\n"
 }
@@ -189,8 +191,8 @@ func policiesOf(d *recent.Decision) (names string, more bool) {
 }
 
 // explain returns what the rules did, and how to learn more.
-func (p *printer) explain(i item) string {
-	d := i.decision
+func (p *printer) explain(i served.Item) string {
+	d := i.Decision
 	var b strings.Builder
 	for _, r := range d.Rules {
 		fmt.Fprintf(&b, "    %s %s: %s", printable.Line(r.Policy.String()), printable.Line(r.Rule), printable.Line(string(r.Outcome)))
@@ -216,7 +218,7 @@ func (p *printer) explain(i item) string {
 		return b.String() + p.suggestion(d)
 	}
 	took := time.Duration(d.TookSeconds * float64(time.Second)).Round(time.Microsecond)
-	more := fmt.Sprintf("took %s, uid %s, replica %s", took, printable.Line(d.UID), printable.Line(i.replica))
+	more := fmt.Sprintf("took %s, uid %s, replica %s", took, printable.Line(d.UID), printable.Line(i.Replica))
 	if d.Code != 0 {
 		more = fmt.Sprintf("code %d, ", d.Code) + more
 	}

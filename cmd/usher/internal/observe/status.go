@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
@@ -187,23 +188,17 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 
 // lastDecision asks replicas for the last decision that they made.
 func (f *statusFlags) lastDecision(ctx context.Context, r *statusReport) {
-	w := watchFlags{last: 1, once: true}
 	set, err := f.replicas.Connect(ctx)
 	var all []*replica.Replica
 	if err == nil {
 		all, err = set.Find(ctx)
 	}
-	for _, one := range all {
-		var found listed
-		if found, err = w.list(ctx, one); err != nil {
-			err = w.explained(one, err)
-			break
-		}
-		for _, d := range found.Items {
-			if r.LastDecision == nil || d.Time.After(r.LastDecision.Time) {
-				r.LastDecision = d
-			}
-		}
+	var last []served.Item
+	if err == nil {
+		last, _, err = (&served.Decisions{Last: 1}).ListAll(ctx, all)
+	}
+	for i := range last {
+		r.LastDecision = cmp.Or(last[i].Decision, r.LastDecision)
 	}
 	if err != nil {
 		r.unknownf("the last decision: %v", err)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,7 +12,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
-	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -123,14 +121,6 @@ func outcomeUsage(o recent.Outcome) string {
 	return ""
 }
 
-// resource is what is shown, of the API of servers.
-func (f *watchFlags) resource() string {
-	if f.candidates {
-		return delegated.CandidateDecisions
-	}
-	return delegated.Decisions
-}
-
 func (f *watchFlags) validate(cmd *cobra.Command) error {
 	if f.since > 0 && !cmd.Flags().Changed("last") {
 		f.last = recent.Size
@@ -147,15 +137,15 @@ func (f *watchFlags) validate(cmd *cobra.Command) error {
 	return nil
 }
 
-// query returns the parameters of the filter.
-func (f *watchFlags) query() url.Values {
+// decisions are those to show.
+func (f *watchFlags) decisions() *served.Decisions {
 	filter := recent.Filter{Policy: f.policy, User: f.user, Kind: f.kind, Since: time.Duration(f.since), Slower: time.Duration(f.slower)}
 	for i, o := range recent.Outcomes() {
 		if f.outcomes[i] {
 			filter.Outcomes = append(filter.Outcomes, o)
 		}
 	}
-	return filter.Values()
+	return &served.Decisions{Namespace: f.namespace, Filter: filter, Last: f.last, Candidates: f.candidates}
 }
 
 func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
@@ -167,11 +157,11 @@ func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	p := &printer{flags: f, streams: s, palette: f.color.Palette(s.Out), replicas: len(all)}
+	p := &printer{flags: f, streams: s, palette: f.color.Palette(s.Out)}
 	if f.once {
 		return f.printLast(ctx, p, all)
 	}
-	err = newWatcher(f, set, p).run(ctx, all)
+	err = f.decisions().Follow(ctx, set, all, p.print)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return p.end() // The user ends it.
 	}
@@ -180,74 +170,20 @@ func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
 
 // printLast prints the last decisions of all replicas.
 func (f *watchFlags) printLast(ctx context.Context, p *printer, all []*replica.Replica) error {
-	var items, notices []item
-	for _, r := range all {
-		listed, err := f.list(ctx, r)
-		if err != nil {
-			return f.explained(r, err)
-		}
-		for _, d := range listed.Items {
-			items = append(items, item{replica: r.Name, decision: d})
-		}
-		if listed.Lost > 0 {
-			items = append(items, item{replica: r.Name, lost: listed.Lost, due: time.Now()})
-		}
-		if f.since > 0 {
-			notices = append(notices, item{replica: r.Name, notice: f.reach(listed.Oldest, time.Now())})
-		}
+	items, reaches, err := f.decisions().ListAll(ctx, all)
+	if err != nil {
+		return err
 	}
 	if len(items) == 0 {
 		if _, err := fmt.Fprintln(p.streams.Err, "usher watch: nothing; a replica knows the last decisions since it started, and older ones are in its log: see docs/watch.md"); err != nil {
 			return err
 		}
 	}
-	for _, i := range append(newest(items, f.last), notices...) {
+	for _, i := range append(items, reaches...) {
+		i.Replicas = len(all)
 		if err := p.print(i); err != nil {
 			return err
 		}
 	}
 	return p.end()
-}
-
-// reach says how far back the decisions of a replica go.
-func (f *watchFlags) reach(oldest, now time.Time) string {
-	if oldest.IsZero() {
-		return "it knows no decision: it has made none since it started, or is of a version that does not know --since"
-	}
-	ago := max(now.Sub(oldest), 0).Round(time.Second)
-	text := fmt.Sprintf("its decisions go back to %s, %s ago", oldest.Local().Format("15:04:05"), ago) //nolint:gosmopolitan // It is for the person at this terminal.
-	if ago < time.Duration(f.since) {
-		text += ": older ones are in its log, if there were any"
-	}
-	return text
-}
-
-// newest returns the last n decisions in the order of time, and what was lost.
-func newest(items []item, n int) []item {
-	slices.SortStableFunc(items, func(a, b item) int { return a.time().Compare(b.time()) })
-	decisions := 0
-	for i := range items {
-		if items[i].decision != nil {
-			decisions++
-		}
-	}
-	return slices.DeleteFunc(items, func(i item) bool {
-		if i.decision == nil {
-			return false
-		}
-		decisions--
-		return decisions >= n
-	})
-}
-
-// explained adds to an error which replica it is of, and what to do.
-func (f *watchFlags) explained(r *replica.Replica, err error) error {
-	verb := "watch"
-	if f.once {
-		verb = "list"
-	}
-	if hint := replica.Hint(err, verb, f.resource(), f.namespace); hint != "" {
-		return fmt.Errorf("%s: %w; %s", r.Name, err, hint)
-	}
-	return fmt.Errorf("%s: %w", r.Name, err)
 }

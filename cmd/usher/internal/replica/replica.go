@@ -92,6 +92,9 @@ func (f *Flags) Connect(ctx context.Context) (*Set, error) {
 	return s, err
 }
 
+// Named reports whether the replicas were named: there are no others.
+func (s *Set) Named() bool { return len(s.flags.Servers) > 0 }
+
 // A Replica is the API of one replica.
 type Replica struct {
 	// Name is that of the pod, or the URL.

@@ -1,4 +1,4 @@
-package observe
+package served
 
 import (
 	"bufio"
@@ -29,55 +29,11 @@ const (
 	longestEvent = 1 << 20
 )
 
-// An item is what a replica says: a decision, that it or some of its decisions are lost, or that it
-// has nothing more of the past.
-type item struct {
-	replica  string
-	decision *recent.Decision
-	lost     uint64
-	notice   string
-	current  bool
-	// err ends the command.
-	err error
-	// due is when an item without a decision came, and when one with a decision is printed: until
-	// then an earlier one of another replica may come.
-	due time.Time
-}
-
-func (i *item) time() time.Time {
-	if i.decision != nil {
-		return i.decision.Time
-	}
-	return i.due
-}
-
-// A listed is the last decisions of a replica.
-type listed struct {
-	Items  []*recent.Decision `json:"items"`
-	Lost   uint64             `json:"lost"`
-	Oldest time.Time          `json:"oldest"`
-}
-
-// list returns the last decisions of a replica.
-func (f *watchFlags) list(ctx context.Context, r *replica.Replica) (list listed, err error) {
-	query := f.query()
-	query.Set("last", strconv.Itoa(f.last))
-	response, err := r.Get(ctx, replica.Path(f.namespace, f.resource()), query, nil)
-	if err != nil {
-		return list, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
-		return list, fmt.Errorf("read decisions: %w", err)
-	}
-	return list, nil
-}
-
 // A follower follows one replica, over any number of connections.
 type follower struct {
-	flags   *watchFlags
+	of      *Decisions
 	replica *replica.Replica
-	items   chan<- item
+	items   chan<- Item
 	// last is how many past decisions it begins with, and since how old they are at most, 0 for any age.
 	last  int
 	since time.Duration
@@ -97,7 +53,7 @@ func (f *follower) run(ctx context.Context) {
 		began := time.Now()
 		served, err := f.connect(ctx, func() {
 			if lost {
-				f.tell(ctx, item{notice: "connected again"})
+				f.tell(ctx, Item{Notice: "connected again"})
 			}
 			lost, tries = false, 0
 		})
@@ -105,7 +61,7 @@ func (f *follower) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case final(err):
-			f.tell(ctx, item{err: f.flags.explained(f.replica, err)})
+			f.tell(ctx, Item{err: f.of.Explained(f.replica, "watch", err)})
 			return
 		case served && errors.Is(err, io.EOF) && time.Since(began) > time.Second:
 			// Streams end from time to time, so that rights are checked again.
@@ -113,10 +69,10 @@ func (f *follower) run(ctx context.Context) {
 		case !lost:
 			lost = true
 			notice := fmt.Sprintf("lost: %v; trying again", err)
-			if hint := replica.Hint(err, "watch", f.flags.resource(), f.flags.namespace); hint != "" {
+			if hint := replica.Hint(err, "watch", f.of.Resource(), f.of.Namespace); hint != "" {
 				notice += "; " + hint
 			}
-			f.tell(ctx, item{notice: notice})
+			f.tell(ctx, Item{Notice: notice})
 			f.caughtUp(ctx)
 		}
 		if !pause(ctx, tries) {
@@ -141,8 +97,8 @@ func final(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
-func (f *follower) tell(ctx context.Context, i item) {
-	i.replica, i.due = f.replica.Name, time.Now()
+func (f *follower) tell(ctx context.Context, i Item) {
+	i.Replica, i.due = f.replica.Name, time.Now()
 	select {
 	case f.items <- i:
 	case <-ctx.Done():
@@ -153,7 +109,7 @@ func (f *follower) tell(ctx context.Context, i item) {
 func (f *follower) caughtUp(ctx context.Context) {
 	if !f.current {
 		f.current = true
-		f.tell(ctx, item{current: true})
+		f.tell(ctx, Item{Current: true})
 	}
 }
 
@@ -161,7 +117,7 @@ func (f *follower) caughtUp(ctx context.Context) {
 func (f *follower) connect(ctx context.Context, connected func()) (served bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	query, header := f.flags.query(), http.Header{}
+	query, header := f.of.query(), http.Header{}
 	query.Set("watch", "true")
 	query.Set("last", strconv.Itoa(f.last))
 	if f.seen != "" {
@@ -173,7 +129,7 @@ func (f *follower) connect(ctx context.Context, connected func()) (served bool, 
 		// Nothing that has not been shown is too old.
 		query.Del("since")
 	}
-	response, err := f.replica.Get(ctx, replica.Path(f.flags.namespace, f.flags.resource()), query, header)
+	response, err := f.replica.Get(ctx, replica.Path(f.of.Namespace, f.of.Resource()), query, header)
 	if err != nil {
 		return false, err
 	}
@@ -224,7 +180,7 @@ func (e *event) add(line []byte) bool {
 func (f *follower) take(ctx context.Context, e *event) error {
 	if e.id != "" {
 		if process(f.seen) != process(e.id) && f.seen != "" {
-			f.tell(ctx, item{notice: "restarted: decisions that were not shown before are gone"})
+			f.tell(ctx, Item{Notice: "restarted: decisions that were not shown before are gone"})
 			f.skip = f.latest
 		}
 		f.seen = e.id
@@ -242,7 +198,7 @@ func (f *follower) take(ctx context.Context, e *event) error {
 		}
 		if d.Time.After(f.skip) {
 			f.latest = d.Time
-			f.tell(ctx, item{decision: d})
+			f.tell(ctx, Item{Decision: d})
 		}
 		return nil
 	case "lost", "end", "current":
@@ -253,11 +209,11 @@ func (f *follower) take(ctx context.Context, e *event) error {
 	switch e.kind {
 	case "current":
 		if f.since > 0 && !f.current {
-			f.tell(ctx, item{notice: f.flags.reach(data.Oldest, time.Now())})
+			f.tell(ctx, Item{Notice: f.of.Reach(data.Oldest, time.Now())})
 		}
 		f.caughtUp(ctx)
 	case "lost":
-		f.tell(ctx, item{lost: data.Lost})
+		f.tell(ctx, Item{Lost: data.Lost})
 	case "end":
 		return errors.New(data.Reason)
 	}

@@ -1,4 +1,4 @@
-package observe
+package served
 
 import (
 	"container/heap"
@@ -20,21 +20,25 @@ const (
 	findEvery = 10 * time.Second
 )
 
-// A watcher follows all replicas and prints what they say in the order of time.
-type watcher struct {
-	flags   *watchFlags
-	set     *replica.Set
-	printer *printer
-	items   chan item
-	// followed ends the followers of the replicas that there are.
-	followed map[string]context.CancelFunc
-	// waiting are the replicas that have not shown past decisions yet; nil once printing has begun.
-	waiting map[string]bool
-	pending pending
+// Follow passes on what replicas say, in the order of time: first the last decisions, then, after an item that is
+// current, each new one, until ctx is done or an error stays. Replicas that get ready are followed, too. While pass
+// does not return, little is kept: replicas count what is lost.
+func (d *Decisions) Follow(ctx context.Context, set *replica.Set, all []*replica.Replica, pass func(Item) error) error {
+	w := &watcher{of: d, set: set, pass: pass, items: make(chan Item, 256), followed: map[string]context.CancelFunc{}, waiting: map[string]bool{}}
+	return w.run(ctx, all)
 }
 
-func newWatcher(f *watchFlags, set *replica.Set, p *printer) *watcher {
-	return &watcher{flags: f, set: set, printer: p, items: make(chan item, 256), followed: map[string]context.CancelFunc{}, waiting: map[string]bool{}}
+// A watcher follows all replicas.
+type watcher struct {
+	of    *Decisions
+	set   *replica.Set
+	pass  func(Item) error
+	items chan Item
+	// followed ends the followers of the replicas that there are.
+	followed map[string]context.CancelFunc
+	// waiting are the replicas that have not shown past decisions yet; nil once they are passed on.
+	waiting map[string]bool
+	pending pending
 }
 
 // run runs until ctx is done, or an error that stays.
@@ -43,10 +47,10 @@ func (w *watcher) run(ctx context.Context, all []*replica.Replica) error {
 	defer cancel()
 	for _, r := range all {
 		w.waiting[r.Name] = true
-		w.follow(ctx, r, w.flags.last, time.Duration(w.flags.since))
+		w.follow(ctx, r, w.of.Last, w.of.Filter.Since)
 	}
 	found := make(chan []*replica.Replica)
-	if len(w.flags.replicas.Servers) == 0 {
+	if !w.set.Named() {
 		go w.find(ctx, found)
 	}
 	start, print := time.After(startTimeout), time.NewTimer(0)
@@ -66,7 +70,7 @@ func (w *watcher) run(ctx context.Context, all []*replica.Replica) error {
 			w.take(i)
 		case <-print.C:
 		}
-		if err := w.print(); err != nil {
+		if err := w.passDue(); err != nil {
 			return err
 		}
 		if len(w.pending) > 0 && w.waiting == nil {
@@ -79,7 +83,7 @@ func (w *watcher) run(ctx context.Context, all []*replica.Replica) error {
 func (w *watcher) follow(ctx context.Context, r *replica.Replica, last int, since time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	w.followed[r.Name] = cancel
-	f := &follower{flags: w.flags, replica: r, items: w.items, last: last, since: since}
+	f := &follower{of: w.of, replica: r, items: w.items, last: last, since: since}
 	go f.run(ctx)
 }
 
@@ -113,7 +117,7 @@ func (w *watcher) replace(ctx context.Context, all []*replica.Replica) {
 	for _, r := range all {
 		now[r.Name] = true
 		if w.followed[r.Name] == nil {
-			w.take(item{replica: r.Name, notice: "is ready"})
+			w.take(Item{Replica: r.Name, Notice: "is ready"})
 			w.follow(ctx, r, recent.Size, 0)
 		}
 	}
@@ -122,20 +126,19 @@ func (w *watcher) replace(ctx context.Context, all []*replica.Replica) {
 			cancel()
 			delete(w.followed, name)
 			delete(w.waiting, name)
-			w.take(item{replica: name, notice: "is not ready any more"})
+			w.take(Item{Replica: name, Notice: "is not ready any more"})
 		}
 	}
-	w.printer.replicas = len(w.followed)
 }
 
 // take takes what a replica says.
-func (w *watcher) take(i item) {
+func (w *watcher) take(i Item) {
 	now := time.Now()
 	switch {
-	case i.current:
-		delete(w.waiting, i.replica)
+	case i.Current:
+		delete(w.waiting, i.Replica)
 		return
-	case i.decision == nil:
+	case i.Decision == nil:
 		i.due = now
 	case len(w.followed) > 1:
 		i.due = now.Add(hold)
@@ -145,31 +148,36 @@ func (w *watcher) take(i item) {
 	heap.Push(&w.pending, i)
 }
 
-// print prints what is due.
-func (w *watcher) print() error {
+// passDue passes on what is due.
+func (w *watcher) passDue() error {
 	if w.waiting != nil {
 		if len(w.waiting) > 0 {
 			return nil
 		}
 		w.waiting = nil
-		past := newest(w.pending, w.flags.last)
+		past := append(Newest(w.pending, w.of.Last), Item{Current: true})
 		w.pending = nil
 		for _, i := range past {
-			if err := w.printer.print(i); err != nil {
+			if err := w.say(i); err != nil {
 				return err
 			}
 		}
 	}
 	for now := time.Now(); len(w.pending) > 0 && !w.pending[0].due.After(now); {
-		if err := w.printer.print(heap.Pop(&w.pending).(item)); err != nil {
+		if err := w.say(heap.Pop(&w.pending).(Item)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pending are items that are not printed yet, the earliest first.
-type pending []item
+func (w *watcher) say(i Item) error {
+	i.Replicas = len(w.followed)
+	return w.pass(i)
+}
+
+// pending are items that are not passed on yet, the earliest first.
+type pending []Item
 
 // Len implements [heap.Interface].
 func (p pending) Len() int { return len(p) }
@@ -181,7 +189,7 @@ func (p pending) Less(i, j int) bool { return p[i].time().Before(p[j].time()) }
 func (p pending) Swap(i, j int) { p[i], p[j] = p[j], p[i] }
 
 // Push implements [heap.Interface].
-func (p *pending) Push(x any) { *p = append(*p, x.(item)) }
+func (p *pending) Push(x any) { *p = append(*p, x.(Item)) }
 
 // Pop implements [heap.Interface].
 func (p *pending) Pop() any {
