@@ -22,8 +22,12 @@ func describe(o Options) ([]byte, error) {
 	})}
 	for i := range o.Routes {
 		r := &o.Routes[i]
+		answer := document{"text/event-stream": document{"schema": document{"type": "string"}}}
+		if r.stream == nil {
+			answer = jsonOf(schemaOf(r.out, schemas))
+		}
 		operation := document{"summary": r.Summary, "responses": document{
-			"200": document{"description": "the answer", "content": jsonOf(schemaOf(r.out, schemas))}, "4XX": failed,
+			"200": document{"description": "the answer", "content": answer}, "4XX": failed,
 		}}
 		if r.in != nil {
 			operation["requestBody"] = document{"required": true, "content": jsonOf(schemaOf(r.in, schemas))}

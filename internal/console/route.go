@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
 	"reflect"
 	"sync"
 	"time"
@@ -21,8 +22,9 @@ const (
 	// maxWaiting is how many requests may wait for their turn, and longestWait for how long.
 	maxWaiting  = 32
 	longestWait = 15 * time.Second
-	// atOnce is how many are answered at once, those that decide and others.
-	atOnce = 2
+	// atOnce is how many are answered at once, those that decide and others, and atOnceRemote how many that wait for a
+	// cluster.
+	atOnce, atOnceRemote = 2, 6
 )
 
 // A Weight says with which other routes a route takes turns.
@@ -34,6 +36,8 @@ const (
 	Light Weight = iota
 	// Heavy routes evaluate policies.
 	Heavy
+	// Remote routes wait for a cluster.
+	Remote
 )
 
 // A Route answers requests for a path.
@@ -45,7 +49,9 @@ type Route struct {
 	in, out reflect.Type
 	// parameter is the name of the text that a GET has, in its path or in its query; empty for none.
 	parameter string
-	answer    func(ctx context.Context, w http.ResponseWriter, r *http.Request) (any, error)
+	// stream, unless nil, answers instead of answer.
+	stream func(ctx context.Context, query url.Values, send Send) error
+	answer func(ctx context.Context, w http.ResponseWriter, r *http.Request) (any, error)
 }
 
 // Get returns a route without a body. If parameter is not empty, the answer gets the value that it has in the path or
@@ -61,6 +67,12 @@ func Get[Out any](path, parameter, summary string, answer func(ctx context.Conte
 			return answer(ctx, value)
 		},
 	}
+}
+
+// From returns the route as one of another weight.
+func (r Route) From(weight Weight) Route {
+	r.Weight = weight
+	return r
 }
 
 // Post returns a route with a body.
@@ -122,7 +134,8 @@ func writeBody(w http.ResponseWriter, body []byte) {
 
 // A dispatcher answers requests a few at a time, and ends those that a page has replaced by newer ones.
 type dispatcher struct {
-	turns map[Weight]chan struct{}
+	turns   map[Weight]chan struct{}
+	streams chan struct{}
 
 	mu      sync.Mutex
 	waiting int
@@ -134,8 +147,11 @@ type running struct{ end context.CancelCauseFunc }
 
 func newDispatcher() *dispatcher {
 	return &dispatcher{
-		turns:  map[Weight]chan struct{}{Light: make(chan struct{}, atOnce), Heavy: make(chan struct{}, atOnce)},
-		newest: map[string]*running{},
+		turns: map[Weight]chan struct{}{
+			Light: make(chan struct{}, atOnce), Heavy: make(chan struct{}, atOnce), Remote: make(chan struct{}, atOnceRemote),
+		},
+		streams: make(chan struct{}, mostStreams),
+		newest:  map[string]*running{},
 	}
 }
 
@@ -145,6 +161,10 @@ var (
 )
 
 func (d *dispatcher) serve(w http.ResponseWriter, r *http.Request, route *Route) {
+	if route.stream != nil {
+		d.follow(w, r, route)
+		return
+	}
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	leave, err := d.enter(r, end)

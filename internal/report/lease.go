@@ -3,8 +3,11 @@ package report
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
@@ -88,4 +91,44 @@ func differing(others []replica, want digests) [shards][]string {
 		}
 	}
 	return differ
+}
+
+// A Told is what the Lease of a replica says about one policy.
+type Told struct {
+	Replica string
+	Renewed time.Time
+	// Agrees says that the replica enforces the same as most others, of the policies that it publishes together with
+	// this one.
+	Agrees bool
+	// Failure is nil unless the policy fails there.
+	Failure *rule.Failure
+}
+
+// Tell returns what the Leases of replicas say about a policy, in their order.
+func Tell(leases []coordinationv1.Lease, p *rule.State) []Told {
+	shard, counts := shardOf(p), map[uint64]int{}
+	sums, told := make([]uint64, len(leases)), make([]Told, len(leases))
+	for i := range leases {
+		said, _ := parseDigests(leases[i].Annotations[EnforcedAnnotation])
+		sums[i] = said[shard]
+		counts[sums[i]]++
+	}
+	most := 0
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	for i := range leases {
+		told[i] = Told{Replica: leases[i].Name, Agrees: counts[sums[i]] == most}
+		if holder := leases[i].Spec.HolderIdentity; holder != nil {
+			told[i].Replica = *holder
+		}
+		if renewed := leases[i].Spec.RenewTime; renewed != nil {
+			told[i].Renewed = renewed.Time
+		}
+		failures := parseFailures(leases[i].Annotations[FailingAnnotation])
+		if n := slices.IndexFunc(failures, func(f rule.Failure) bool { return f.UID == p.UID }); n >= 0 {
+			told[i].Failure = &failures[n]
+		}
+	}
+	return told
 }

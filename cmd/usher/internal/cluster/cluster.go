@@ -163,6 +163,15 @@ func NamespaceOf(kubeconfig, context string) string {
 	return namespace
 }
 
+// ContextOf returns the name of a context of a kubeconfig: the one that is named, or the current one.
+func ContextOf(kubeconfig, context string) string {
+	raw, err := configOf(kubeconfig, context).RawConfig()
+	if err != nil {
+		return context
+	}
+	return cmp.Or(context, raw.CurrentContext)
+}
+
 // missing names the kubeconfigs that are looked for, and that do not exist.
 func missing(rules clientcmd.ConfigAccess) string {
 	var files []string

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/console/live"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
 	"github.com/usher-dev/usher/cmd/usher/internal/write"
@@ -34,6 +35,7 @@ type flags struct {
 	write   bool
 	askHTTP bool
 	limits  policies.Limits
+	live    live.Flags
 }
 
 // Command returns usher console.
@@ -49,11 +51,16 @@ check, decide, explain, test and import say: nothing is decided in another way.
 
 It listens on the loopback address alone, and opens the browser. The address that it prints opens
 the page once; other users of the machine and other pages in the browser are refused. Nothing is
-sent anywhere, no cluster is asked, and nothing is enforced.
+sent anywhere, no cluster is asked unless you name one, and nothing is enforced.
 
 Without -p there are the policies of the library and their cases. With -p there are the files of a
 folder, which the page changes only with --write. Policies call no HTTP services unless --ask-http
 is set: somebody else may have written what you open.
+
+With --from-cluster, or --kubeconfig, --context or --server, it also shows a cluster: its policies and
+how they do, what exists and violates them, and decisions as they are made. It reads with your
+credentials, as audit, watch and explain do, so that you see what you may read; the page gets no
+credentials, and writes nothing: for each change it has the line to run.
 
 What is on the page can be shared as a text. --open opens it again, and a file with such a text.
 
@@ -61,6 +68,7 @@ It serves until it is interrupted. The exit status is 2 if the page cannot be se
 		Example: `  usher console
   usher console -p policies/
   usher console -p policies/ --write
+  usher console --from-cluster -n shop
   usher console --open state.txt
   usher console --no-open --port 0`,
 		Args: cobra.NoArgs,
@@ -74,10 +82,14 @@ It serves until it is interrupted. The exit status is 2 if the page cannot be se
 	flags.BoolVar(&f.write, "write", false, "let the page write files in the folder of -p")
 	flags.BoolVar(&f.askHTTP, "ask-http", false, "let rules call HTTP services for each object that the page sends, as often as you type")
 	f.limits.RegisterWithTimeout(cmd)
+	f.live.Register(flags)
 	return cmd
 }
 
 func (f *flags) run(cmd *cobra.Command, s cli.Streams) error {
+	if err := f.live.Complete(); err != nil {
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
 	b, err := f.bench()
 	if err != nil {
 		return err
@@ -89,6 +101,9 @@ func (f *flags) run(cmd *cobra.Command, s cli.Streams) error {
 		return err
 	}
 	defer b.workers.Close()
+	if b.live, err = f.live.Connect(cmd.Context(), b.attempts); err != nil {
+		return err
+	}
 	var config net.ListenConfig
 	listener, err := config.Listen(cmd.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port)))
 	if err != nil {

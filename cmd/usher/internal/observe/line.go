@@ -3,7 +3,6 @@ package observe
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -215,64 +214,15 @@ func (p *printer) explain(i served.Item) string {
 		fmt.Fprintf(&b, "    and %s\n", cli.Count(d.Omitted, "more rule", "more rules"))
 	}
 	if d.Candidate != nil {
-		return b.String() + p.suggestion(d)
+		if line := served.ExemptLine(d); line != "" {
+			fmt.Fprintf(&b, "    %s\n", cli.Paint(p.palette.Faint, "exempt it: "+line))
+		}
+		return b.String()
 	}
 	took := time.Duration(d.TookSeconds * float64(time.Second)).Round(time.Microsecond)
 	more := fmt.Sprintf("took %s, uid %s, replica %s", took, printable.Line(d.UID), printable.Line(i.Replica))
 	if d.Code != 0 {
 		more = fmt.Sprintf("code %d, ", d.Code) + more
 	}
-	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, "with messages and values: "+whole(d)) + "\n"
-}
-
-// suggestion returns the command that exempts an object that a candidate would deny; empty if there is none.
-func (p *printer) suggestion(d *recent.Decision) string {
-	if !slices.Contains(d.Differences, "denied") || d.Phase == string(usher.Authorize) || d.Name == "" || d.Operation == string(usher.Delete) {
-		return ""
-	}
-	kind, namespaced := "clusterpolicycandidate", ""
-	if d.Candidate.Namespace != "" {
-		kind, namespaced = "policycandidate", " -n "+quote(d.Candidate.Namespace)
-	}
-	of := ""
-	if d.Namespace != "" && d.Kind != "Namespace" {
-		of = " -n " + quote(d.Namespace)
-	}
-	text := "kubectl get " + kind + " " + quote(d.Candidate.Name) + namespaced + ` -o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | ` +
-		"usher exempt --from-cluster " + quote(strings.ToLower(d.Kind)+"/"+d.Name) + of + " -p - --if-denied --reason WHY --owner WHO"
-	return "    " + cli.Paint(p.palette.Faint, "exempt it: "+text) + "\n"
-}
-
-// whole returns the command that explains such a decision.
-func whole(d *recent.Decision) string {
-	as := ""
-	if d.User != "" {
-		as = " --as " + quote(d.User)
-	}
-	if d.Phase == string(usher.Authorize) {
-		if d.Path != "" {
-			return "usher authz can-i --url " + quote(strings.ToUpper(d.Operation)+" "+d.Path) + as
-		}
-		about := d.Resource
-		if d.Name != "" {
-			about += "/" + d.Name
-		}
-		if d.Namespace != "" {
-			as = " -n " + quote(d.Namespace) + as
-		}
-		return "usher authz can-i " + quote(d.Operation) + " " + quote(about) + as
-	}
-	return "usher explain --from-cluster OBJECT.yaml --operation " + quote(d.Operation) + as
-}
-
-// plain matches what shells take as it is.
-var plain = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)
-
-// quote returns a text as one word of a shell.
-func quote(text string) string {
-	text = printable.Line(text)
-	if plain.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, "with messages and values: "+served.ExplainLine(d)) + "\n"
 }

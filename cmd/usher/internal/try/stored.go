@@ -127,11 +127,16 @@ func (f *decideFlags) storedObject(ctx context.Context, client dynamic.Interface
 	if err != nil {
 		return nil, err
 	}
+	return AsWritten(found), nil
+}
+
+// AsWritten returns an object of a cluster as a client would create it. It changes the object.
+func AsWritten(found *unstructured.Unstructured) map[string]any {
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"} {
 		unstructured.RemoveNestedField(found.Object, "metadata", field)
 	}
 	delete(found.Object, "status")
-	return found.Object, nil
+	return found.Object
 }
 
 // kindOf returns the kind of a resource, and whether its objects are in namespaces.

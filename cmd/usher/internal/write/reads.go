@@ -21,12 +21,12 @@ import (
 
 // A readsReport says what policies read besides requests, and the rights that this needs.
 type readsReport struct {
-	Reads  []read      `json:"reads"`
+	Reads  []Read      `json:"reads"`
 	Values chartValues `json:"values"`
 }
 
-// A read is something that a policy reads.
-type read struct {
+// A Read is something that a policy reads.
+type Read struct {
 	Policy usher.PolicyRef `json:"policy"`
 	// As says by what name or way: params, data.NAME, existingObjects, owner, reference, namespaces or access.
 	As         string `json:"as"`
@@ -61,13 +61,35 @@ func newReadsReport(compiled []compile.Compiled, paths []string) (*readsReport, 
 	if err != nil {
 		return nil, err
 	}
-	r := &readsReport{Reads: []read{}, Values: chartValues{factsValues{Resources: []resourceValues{}}}}
+	r := &readsReport{Reads: []Read{}, Values: chartValues{factsValues{Resources: []resourceValues{}}}}
 	finder := finder{report: r, kinds: kind.Recorded().With(defined)}
 	for i := range compiled {
 		finder.policy(&compiled[i])
 	}
 	r.Values.Facts.Resources = finder.resources()
 	return r, nil
+}
+
+// Reads returns what policies read besides requests.
+func Reads(compiled []compile.Compiled) ([]Read, error) {
+	r, err := newReadsReport(compiled, nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.Reads, nil
+}
+
+// What returns what is read, in short.
+func (r *Read) What() string {
+	return cmp.Or(r.URL, strings.TrimSpace(r.APIVersion+" "+r.Kind), "owners of objects")
+}
+
+// Right returns the right that Usher needs; "-" for none.
+func (r *Read) Right() string {
+	if r.Resource == "" {
+		return "-"
+	}
+	return strings.Join(r.Verbs, ",") + " " + strings.TrimSuffix(r.Resource+"."+r.Group, ".")
 }
 
 // A finder finds what policies read.
@@ -99,7 +121,7 @@ func (f *finder) policy(c *compile.Compiled) {
 			f.object(c.Ref, "namespaceObject", schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 		}
 		if strings.Contains(text, "authorizer") {
-			f.add(read{
+			f.add(Read{
 				Policy: c.Ref, As: "authorizer", APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview",
 				Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"},
 			})
@@ -115,7 +137,7 @@ func (f *finder) policy(c *compile.Compiled) {
 				switch {
 				case use.Of == rule.OwnerObject:
 					f.report.Values.Facts.Owners = true
-					f.add(read{Policy: c.Ref, As: "owner", Verbs: []string{"get"}})
+					f.add(Read{Policy: c.Ref, As: "owner", Verbs: []string{"get"}})
 				case use.Of == rule.OtherObject && !use.Kind.Empty():
 					f.object(c.Ref, "reference", use.Kind)
 				}
@@ -134,7 +156,7 @@ func (f *finder) http(c *compile.Compiled) {
 		if h := spec.Data[i].HTTP; h != nil {
 			// Without what may be secret.
 			address := (&fact.HTTP{Method: cmp.Or(h.Method, "GET"), URL: h.URL}).String()
-			f.add(read{Policy: c.Ref, As: "data." + spec.Data[i].Name, URL: address})
+			f.add(Read{Policy: c.Ref, As: "data." + spec.Data[i].Name, URL: address})
 		}
 	}
 }
@@ -152,7 +174,7 @@ func (f *finder) object(of usher.PolicyRef, as string, gvk schema.GroupVersionKi
 		resource = guess.Resource
 	}
 	apiVersion, name := gvk.ToAPIVersionAndKind()
-	f.add(read{
+	f.add(Read{
 		Policy: of, As: as, APIVersion: apiVersion, Kind: name, Group: gvk.Group, Resource: resource, Verbs: []string{"get", "list", "watch"},
 	})
 	if gvk.Group == "" && resource == "namespaces" {
@@ -168,8 +190,8 @@ func (f *finder) object(of usher.PolicyRef, as string, gvk schema.GroupVersionKi
 	f.named[gvk.Group][resource] = true
 }
 
-func (f *finder) add(r read) {
-	if !slices.ContainsFunc(f.report.Reads, func(known read) bool { return fmt.Sprint(known) == fmt.Sprint(r) }) {
+func (f *finder) add(r Read) {
+	if !slices.ContainsFunc(f.report.Reads, func(known Read) bool { return fmt.Sprint(known) == fmt.Sprint(r) }) {
 		f.report.Reads = append(f.report.Reads, r)
 	}
 }
@@ -188,12 +210,7 @@ func (r *readsReport) print(s cli.Streams) error {
 	_, _ = fmt.Fprintln(w, "POLICY\tAS\tREADS\tRIGHT")
 	for i := range r.Reads {
 		x := &r.Reads[i]
-		what := cmp.Or(x.URL, strings.TrimSpace(x.APIVersion+" "+x.Kind), "owners of objects")
-		right := "-"
-		if x.Resource != "" {
-			right = strings.Join(x.Verbs, ",") + " " + strings.TrimSuffix(x.Resource+"."+x.Group, ".")
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", x.Policy, x.As, what, right)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", x.Policy, x.As, x.What(), x.Right())
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)

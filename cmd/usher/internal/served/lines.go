@@ -1,0 +1,84 @@
+package served
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/printable"
+)
+
+// ExemptLine returns the command that exempts an object that a candidate would deny, or that is denied and exists; empty
+// if there is none.
+func ExemptLine(d *recent.Decision) string {
+	denied := d.Verdict == string(usher.Deny) && d.Operation != string(usher.Create)
+	if d.Candidate != nil {
+		denied = slices.Contains(d.Differences, "denied")
+	}
+	if !denied || d.Phase == string(usher.Authorize) || d.Name == "" || d.Operation == string(usher.Delete) {
+		return ""
+	}
+	namespace := d.Namespace
+	if d.Kind == "Namespace" {
+		namespace = ""
+	}
+	if d.Candidate == nil {
+		return Exempt(d.Kind, namespace, d.Name, "")
+	}
+	kind, namespaced := "clusterpolicycandidate", ""
+	if d.Candidate.Namespace != "" {
+		kind, namespaced = "policycandidate", " -n "+Quote(d.Candidate.Namespace)
+	}
+	return "kubectl get " + kind + " " + Quote(d.Candidate.Name) + namespaced + ` -o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | ` +
+		Exempt(d.Kind, namespace, d.Name, " -p - --if-denied")
+}
+
+// Exempt returns the command that exempts an object of the cluster.
+func Exempt(kind, namespace, name, more string) string {
+	return "usher exempt --from-cluster " + Object(kind, namespace, name) + more + " --reason WHY --owner WHO"
+}
+
+// Object returns the arguments that name an object of the cluster.
+func Object(kind, namespace, name string) string {
+	text := Quote(strings.ToLower(kind) + "/" + name)
+	if namespace != "" {
+		text += " -n " + Quote(namespace)
+	}
+	return text
+}
+
+// ExplainLine returns the command that explains such a decision.
+func ExplainLine(d *recent.Decision) string {
+	as := ""
+	if d.User != "" {
+		as = " --as " + Quote(d.User)
+	}
+	if d.Phase == string(usher.Authorize) {
+		if d.Path != "" {
+			return "usher authz can-i --url " + Quote(strings.ToUpper(d.Operation)+" "+d.Path) + as
+		}
+		about := d.Resource
+		if d.Name != "" {
+			about += "/" + d.Name
+		}
+		if d.Namespace != "" {
+			as = " -n " + Quote(d.Namespace) + as
+		}
+		return "usher authz can-i " + Quote(d.Operation) + " " + Quote(about) + as
+	}
+	return "usher explain --from-cluster OBJECT.yaml --operation " + Quote(d.Operation) + as
+}
+
+// plain matches what shells take as it is.
+var plain = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)
+
+// Quote returns a text as one word of a shell.
+func Quote(text string) string {
+	text = printable.Line(text)
+	if plain.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
