@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"reflect"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // A document is JSON that is being made.
@@ -69,12 +71,18 @@ func schemaOf(t reflect.Type, schemas document) document {
 		return document{"type": "string"}
 	case reflect.Bool:
 		return document{"type": "boolean"}
+	case reflect.Float64:
+		return document{"type": "number"}
 	case reflect.Struct:
-		if _, ok := schemas[t.Name()]; !ok {
-			schemas[t.Name()] = document{}
-			schemas[t.Name()] = structOf(t, schemas)
+		if t == reflect.TypeFor[time.Time]() {
+			return document{"type": "string", "format": "date-time"}
 		}
-		return document{"$ref": "#/components/schemas/" + t.Name()}
+		name := nameOf(t)
+		if _, ok := schemas[name]; !ok {
+			schemas[name] = document{}
+			schemas[name] = structOf(t, schemas)
+		}
+		return document{"$ref": "#/components/schemas/" + name}
 	case reflect.Interface:
 		return document{}
 	default:
@@ -82,9 +90,20 @@ func schemaOf(t reflect.Type, schemas document) document {
 	}
 }
 
+// nameOf returns the name of the schema of a type. Packages have types of the same name.
+func nameOf(t reflect.Type) string {
+	if of := path.Base(t.PkgPath()); of != "console" {
+		return of + "." + t.Name()
+	}
+	return t.Name()
+}
+
 func structOf(t reflect.Type, schemas document) document {
 	properties, required := document{}, []string{}
 	for field := range t.Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Anonymous {
 			inner := structOf(field.Type, schemas)

@@ -64,6 +64,8 @@ type Item struct {
 	Decision *recent.Decision
 	Lost     uint64
 	Notice   string
+	// Away says of a notice that the replica is not followed now.
+	Away bool
 	// Current says that there is nothing more of the past.
 	Current bool
 	// Replicas is how many are followed.

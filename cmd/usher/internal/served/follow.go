@@ -72,7 +72,7 @@ func (f *follower) run(ctx context.Context) {
 			if hint := replica.Hint(err, "watch", f.of.Resource(), f.of.Namespace); hint != "" {
 				notice += "; " + hint
 			}
-			f.tell(ctx, Item{Notice: notice})
+			f.tell(ctx, Item{Notice: notice, Away: true})
 			f.caughtUp(ctx)
 		}
 		if !pause(ctx, tries) {

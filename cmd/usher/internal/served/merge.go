@@ -126,7 +126,7 @@ func (w *watcher) replace(ctx context.Context, all []*replica.Replica) {
 			cancel()
 			delete(w.followed, name)
 			delete(w.waiting, name)
-			w.take(Item{Replica: name, Notice: "is not ready any more"})
+			w.take(Item{Replica: name, Notice: "is not ready any more", Away: true})
 		}
 	}
 }

@@ -67,18 +67,13 @@ func final(err error) bool {
 }
 
 func sendItem(send console.Send, i *served.Item) error {
-	type said struct {
-		Replica string `json:"replica"`
-		Lost    uint64 `json:"lost,omitempty"`
-		Text    string `json:"text,omitempty"`
-	}
 	switch {
 	case i.Current:
 		return send("current", map[string]int{"replicas": i.Replicas})
 	case i.Notice != "":
-		return send("notice", said{Replica: i.Replica, Text: printable.Line(i.Notice)})
+		return send("notice", map[string]any{"replica": i.Replica, "text": printable.Line(i.Notice), "connected": !i.Away})
 	case i.Decision == nil:
-		return send("lost", said{Replica: i.Replica, Lost: i.Lost})
+		return send("lost", map[string]any{"replica": i.Replica, "lost": i.Lost})
 	}
 	return send("decision", Decision{i.Replica, i.Decision, served.ExplainLine(i.Decision), served.ExemptLine(i.Decision)})
 }

@@ -31,9 +31,11 @@ const mostOpened = 20
 // An Opening is what to open in the playground: a result of the audit, or a decision.
 type Opening struct {
 	// Object is nil if there is none, as of a request that was refused.
-	Object   *result.Identity `json:"object,omitempty"`
-	Policies []Ref            `json:"policies"`
-	User     string           `json:"user,omitempty"`
+	Object *result.Identity `json:"object,omitempty"`
+	// Policy and Policies are those that decided.
+	Policy   *Ref   `json:"policy,omitempty"`
+	Policies []Ref  `json:"policies,omitempty"`
+	User     string `json:"user,omitempty"`
 	// Operation is CREATE without any.
 	Operation   string `json:"operation,omitempty"`
 	Subresource string `json:"subresource,omitempty"`
@@ -63,6 +65,9 @@ func (l *Live) open(ctx context.Context, in *Opening) (*Opened, error) {
 		return o, nil
 	}
 	policies := in.Policies
+	if in.Policy != nil && !slices.Contains(policies, *in.Policy) {
+		policies = append([]Ref{*in.Policy}, policies...)
+	}
 	if len(policies) > mostOpened {
 		o.Lacks = append(o.Lacks, fmt.Sprintf("%d policies more", len(policies)-mostOpened))
 		policies = policies[:mostOpened]
