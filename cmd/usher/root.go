@@ -9,6 +9,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/console"
 	"github.com/usher-dev/usher/cmd/usher/internal/enforce"
 	"github.com/usher-dev/usher/cmd/usher/internal/library"
+	"github.com/usher-dev/usher/cmd/usher/internal/live"
 	"github.com/usher-dev/usher/cmd/usher/internal/observe"
 	"github.com/usher-dev/usher/cmd/usher/internal/promote"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
@@ -24,7 +25,7 @@ type family struct {
 func families(s cli.Streams) []family {
 	return []family{
 		{"write", "Write policies:", []*cobra.Command{write.Check(s), write.LSP(s), write.Render(s), write.Import(s), try.Exempt(s), library.Command(s, try.Library(s, observe.Cluster)), library.Init(s)}},
-		{"try", "Try policies:", []*cobra.Command{try.Decide(s), try.Explain(s), try.Simulate(s), try.Test(s), compare.Impact(s), console.Command(s)}},
+		{"try", "Try policies:", []*cobra.Command{try.Decide(s), try.Explain(s), try.Simulate(s), try.Test(s), compare.Impact(s), console.Command(s, &live.Flags{})}},
 		{"enforce", "Enforce policies:", []*cobra.Command{enforce.Serve(s), promote.Command(s), enforce.Admission(s), enforce.Uninstall(s), enforce.Certs(s)}},
 		{"observe", "Observe webhooks and clusters:", []*cobra.Command{observe.Status(s), observe.Watch(s), observe.Audit(s), observe.Bench(s)}},
 		{"authorize", "Authorize requests:", []*cobra.Command{authorize.Command(s)}},

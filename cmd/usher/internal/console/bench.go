@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/usher-dev/usher/cmd/usher/internal/console/live"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
 	"github.com/usher-dev/usher/cmd/usher/internal/write"
@@ -33,8 +32,6 @@ type bench struct {
 	workers   *worker.Pool
 	attempts  *try.Attempter
 	assistant *assist.Service
-	// live shows a cluster; nil for none.
-	live *live.Live
 
 	// mu is for writing, which is for one goroutine at a time.
 	mu      sync.Mutex
@@ -42,7 +39,7 @@ type bench struct {
 }
 
 func (b *bench) routes() []console.Route {
-	return append([]console.Route{
+	return []console.Route{
 		console.Get("info", "", "What there is: the folder with its files, and examples", b.info),
 		console.Get("examples/{name}", "name", "A policy of the library, with a request that it is for", b.example),
 		console.Get("opened", "", "The state that the console was opened with", b.open),
@@ -58,7 +55,7 @@ func (b *bench) routes() []console.Route {
 		console.Post("import", console.Heavy, "Convert policies of another engine", b.convert),
 		console.Post("share", console.Light, "The state as a text", share),
 		console.Post("open", console.Light, "The state of a text", parse),
-	}, b.live.Routes()...)
+	}
 }
 
 // An Info says what there is.

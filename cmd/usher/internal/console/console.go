@@ -15,9 +15,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/console/live"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
 	"github.com/usher-dev/usher/cmd/usher/internal/write"
@@ -35,12 +35,21 @@ type flags struct {
 	write   bool
 	askHTTP bool
 	limits  policies.Limits
-	live    live.Flags
+	cluster Cluster
+}
+
+// A Cluster is what the page shows of a cluster, if flags name one.
+type Cluster interface {
+	Register(flags *pflag.FlagSet)
+	// Complete checks the flags.
+	Complete() error
+	// Routes returns what the page asks about it.
+	Routes(ctx context.Context, attempts *try.Attempter) ([]console.Route, error)
 }
 
 // Command returns usher console.
-func Command(s cli.Streams) *cobra.Command {
-	var f flags
+func Command(s cli.Streams, cluster Cluster) *cobra.Command {
+	f := flags{cluster: cluster}
 	cmd := &cobra.Command{
 		Use:        "console [-p FOLDER]",
 		SuggestFor: []string{"playground", "ui", "browser", "web"},
@@ -82,12 +91,12 @@ It serves until it is interrupted. The exit status is 2 if the page cannot be se
 	flags.BoolVar(&f.write, "write", false, "let the page write files in the folder of -p")
 	flags.BoolVar(&f.askHTTP, "ask-http", false, "let rules call HTTP services for each object that the page sends, as often as you type")
 	f.limits.RegisterWithTimeout(cmd)
-	f.live.Register(flags)
+	f.cluster.Register(flags)
 	return cmd
 }
 
 func (f *flags) run(cmd *cobra.Command, s cli.Streams) error {
-	if err := f.live.Complete(); err != nil {
+	if err := f.cluster.Complete(); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	b, err := f.bench()
@@ -101,7 +110,8 @@ func (f *flags) run(cmd *cobra.Command, s cli.Streams) error {
 		return err
 	}
 	defer b.workers.Close()
-	if b.live, err = f.live.Connect(cmd.Context(), b.attempts); err != nil {
+	live, err := f.cluster.Routes(cmd.Context(), b.attempts)
+	if err != nil {
 		return err
 	}
 	var config net.ListenConfig
@@ -114,7 +124,7 @@ func (f *flags) run(cmd *cobra.Command, s cli.Streams) error {
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		port = address.Port
 	}
-	server, err := console.New(console.Options{Port: port, Routes: b.routes(), Version: b.version})
+	server, err := console.New(console.Options{Port: port, Routes: append(b.routes(), live...), Version: b.version})
 	if err != nil {
 		return err
 	}

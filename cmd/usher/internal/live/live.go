@@ -84,11 +84,14 @@ type Live struct {
 // foundFor is how long replicas are not looked for again.
 const foundFor = 15 * time.Second
 
-// Connect returns what shows the cluster of the flags, nil if there is none. It finds out who the user is, and asks for
-// nothing else.
-func (f *Flags) Connect(ctx context.Context, attempts *try.Attempter) (*Live, error) {
+// Routes returns what the page asks about the cluster of the flags. Without one, it says how to show one. It finds out who
+// the user is, and asks for nothing else.
+func (f *Flags) Routes(ctx context.Context, attempts *try.Attempter) ([]console.Route, error) {
 	if !f.Given() {
-		return nil, nil
+		off := func(context.Context, string) (*About, error) {
+			return &About{Replicas: []Name{}, Missing: []Gap{notOpened}}, nil
+		}
+		return []console.Route{console.Get("live", "namespace", "Which cluster is shown, and what the user may read", off)}, nil
 	}
 	l := &Live{flags: *f, attempts: attempts}
 	var err error
@@ -106,20 +109,13 @@ func (f *Flags) Connect(ctx context.Context, attempts *try.Attempter) (*Live, er
 		return nil, err
 	}
 	if err != nil {
-		// Policies are shown all the same.
+		// Policies are shown nevertheless.
 		l.set = nil
 	}
-	return l, nil
+	return l.routes(), nil
 }
 
-// Routes are what the page asks. A nil Live says how to show a cluster.
-func (l *Live) Routes() []console.Route {
-	if l == nil {
-		off := func(context.Context, string) (*About, error) {
-			return &About{Replicas: []Name{}, Missing: []Gap{notOpened}}, nil
-		}
-		return []console.Route{console.Get("live", "namespace", "Which cluster is shown, and what the user may read", off)}
-	}
+func (l *Live) routes() []console.Route {
 	return []console.Route{
 		console.Get("live", "namespace", "Which cluster is shown, and what the user may read", l.about).From(console.Remote),
 		console.Post("live/policies", console.Remote, "The policies, candidates and exemptions of a namespace, or of all", l.policies),

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/cmd/usher/internal/console/live"
+	"github.com/usher-dev/usher/cmd/usher/internal/live"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
 	"github.com/usher-dev/usher/internal/audit/result"
@@ -194,12 +194,12 @@ func TestBeginsWhereTheUserMayRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", user, diff)
 		}
 	}
-	off := (*live.Live)(nil).Routes()
-	if len(off) != 1 {
-		t.Errorf("without a cluster there are %d routes", len(off))
+	p := r.open("admin", func(f *live.Flags) { f.Replicas.Kubeconfig, f.Replicas.Servers = "", nil })
+	if got := ask[live.About](p, "live", nil, http.StatusOK); got.Enabled || len(got.Missing) != 1 {
+		t.Errorf("without a cluster: %+v", got)
 	}
 	// With --server alone there are decisions, and no policies.
-	p := r.open("admin", func(f *live.Flags) { f.Replicas.Kubeconfig = "" })
+	p = r.open("admin", func(f *live.Flags) { f.Replicas.Kubeconfig = "" })
 	if got := ask[live.Listing](p, "live/policies", live.Scope{}, http.StatusOK); len(got.Missing) != 1 || got.Missing[0].Run != "usher console --from-cluster" {
 		t.Errorf("without a kubeconfig: %+v", got)
 	}
@@ -397,15 +397,12 @@ func TestOpen(t *testing.T) {
 func TestFlagsOfACluster(t *testing.T) {
 	t.Parallel()
 	var f live.Flags
-	if l, err := f.Connect(t.Context(), nil); l != nil || err != nil {
-		t.Errorf("without a cluster: %v, %v", l, err)
-	}
 	f.Replicas.TokenFile = "x"
 	if err := f.Complete(); err == nil {
 		t.Error("--token-file needs no cluster")
 	}
 	f.Replicas.Kubeconfig = "/nonexistent"
-	if _, err := f.Connect(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := f.Routes(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a kubeconfig that does not exist: %v", err)
 	}
 	f.Namespace = "SHOP"

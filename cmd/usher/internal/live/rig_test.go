@@ -26,7 +26,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/usher-dev/usher/cmd/usher/internal/console/live"
+	"github.com/usher-dev/usher/cmd/usher/internal/live"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
@@ -173,7 +173,7 @@ func (r *rig) open(user string, change ...func(*live.Flags)) *page {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l, err := flags.Connect(r.t.Context(), attempts)
+	routes, err := flags.Routes(r.t.Context(), attempts)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func (r *rig) open(user string, change ...func(*live.Flags)) *page {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	served, err := console.New(console.Options{Port: port, Routes: l.Routes(), Version: "1"})
+	served, err := console.New(console.Options{Port: port, Routes: routes, Version: "1"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
