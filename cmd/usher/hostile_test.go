@@ -60,7 +60,7 @@ func TestHostileTexts(t *testing.T) {
 			append(own, objects), append(own, objects, "-o", "json"), append(own, objects, "-o", "yaml"), {"-p", broken, objects},
 			append(own, files["broken.yaml"]), append(own, hostile), append(own, objects, "--operation", hostile),
 		},
-		"usher console": {{"--no-open", "--open", hostile}, {"--no-open", "--open", "usher1:" + hostile}, {"--no-open", "-p", hostile}, {"--no-open", "--open", policies}},
+		"usher console": {{"--no-open", "--open", hostile}, {"--no-open", "--open", "usher1:" + hostile}, {"--no-open", "-p", hostile}, {"--no-open", "--open", policies}, {"--no-open", "--kubeconfig", hostile}, {"--no-open", "--from-cluster", "-n", hostile}},
 		"usher exempt": {
 			append(own, "-f", objects, "--reason", hostile, "--owner", hostile), append(own, "-f", files["allowed.yaml"], "--reason", hostile, "--owner", hostile),
 			append(own, "-f", files["syntax.yaml"], "--reason", "x", "--owner", "x"), {"-p", broken, "-f", objects, "--reason", "x", "--owner", "x"},

@@ -16,6 +16,9 @@ import (
 // Registry returns the replicas that a Reporter knows.
 func (r *Reporter) Registry() *replicas.Registry { return r.replicas }
 
+// Enforced is what a replica says in its Lease that enforces some policies.
+func Enforced(policies []rule.State) string { return digest(policies).String() }
+
 // alone returns a Reporter without an API server.
 func alone(o Options) *Reporter {
 	return &Reporter{options: o, replicas: replicas.New(nil, replicas.Options{})}

@@ -109,16 +109,17 @@ func Tell(leases []coordinationv1.Lease, p *rule.State) []Told {
 	shard, counts := shardOf(p), map[uint64]int{}
 	sums, told := make([]uint64, len(leases)), make([]Told, len(leases))
 	for i := range leases {
-		said, _ := parseDigests(leases[i].Annotations[EnforcedAnnotation])
-		sums[i] = said[shard]
-		counts[sums[i]]++
+		if said, ok := parseDigests(leases[i].Annotations[EnforcedAnnotation]); ok {
+			sums[i], told[i].Agrees = said[shard], true
+			counts[sums[i]]++
+		}
 	}
 	most := 0
 	for _, n := range counts {
 		most = max(most, n)
 	}
 	for i := range leases {
-		told[i] = Told{Replica: leases[i].Name, Agrees: counts[sums[i]] == most}
+		told[i].Replica, told[i].Agrees = leases[i].Name, told[i].Agrees && counts[sums[i]] == most
 		if holder := leases[i].Spec.HolderIdentity; holder != nil {
 			told[i].Replica = *holder
 		}

@@ -41,16 +41,8 @@ func (l *Live) decisions(ctx context.Context, query url.Values, send console.Sen
 	l.mu.Lock()
 	set := l.set
 	l.mu.Unlock()
-	// Who has gone is known when something is sent: only then does the error end the stream.
-	var gone error
-	err = of.Follow(ctx, set, all, func(i served.Item) error {
-		gone = sendItem(send, &i)
-		return gone
-	})
-	switch {
-	case ctx.Err() != nil || gone != nil:
-		return nil
-	case final(err):
+	err = of.Follow(ctx, set, all, func(i served.Item) error { return sendItem(send, &i) })
+	if final(err) {
 		text, run := err.Error(), "usher watch"
 		if of.Namespace == "" {
 			run += " -n NAMESPACE"

@@ -44,7 +44,7 @@ type Flags struct {
 // Register adds the flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.FromCluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it; --kubeconfig, --context and --server do, too")
-	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of the cluster that the page begins with (default: all that you may read)")
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of the policies and requests to show first (default: all that you may read)")
 	f.Replicas.Register(flags)
 }
 
