@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -159,9 +160,7 @@ func decision(n int, change object) object {
 		"resource": "configmaps", "namespace": "shop", "name": fmt.Sprintf("settings-%d", n), "user": "jane", "uid": fmt.Sprintf("5d0a0f5e-%d", n),
 		"explain": "usher explain --from-cluster configmap/settings -n shop --as jane", "exempt": "",
 	}
-	for k, v := range change {
-		d[k] = v
-	}
+	maps.Copy(d, change)
 	return d
 }
 

@@ -52,9 +52,9 @@ export function useAsk<T>(key: string, ask: Ask<T>): Loaded<T> & { at: Date | nu
   return { data: shown.data, error: shown.error, loading: shown.loading, at: kept.get(key)?.at ?? null, reload: () => setTurn((n) => n + 1) };
 }
 
-/** sentence begins with a capital letter, as what stands alone on a page does. */
+/** sentence begins with a capital letter, as what stands alone on a page does, unless it begins with a name. */
 export function sentence(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return /^[a-z]+[ ,]/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
 }
 
 export function Line({ command }: { command: Command }) {

@@ -49,7 +49,7 @@ function found<T>(rows: T[], text: (row: T) => string): T[] {
   return words.length === 0 ? rows : rows.filter((r) => words.every((w) => text(r).toLowerCase().includes(w)));
 }
 
-function List({ rows, all }: { rows: PolicyRow[]; all: number }) {
+function List({ rows, all, missing }: { rows: PolicyRow[]; all: number; missing: boolean }) {
   const sort = { by: param("sort") || "state", down: param("down") === "1" };
   const state = param("state");
   const sorted = useMemo(() => {
@@ -60,8 +60,8 @@ function List({ rows, all }: { rows: PolicyRow[]; all: number }) {
   }, [rows, sort.by, sort.down, state]);
   if (sorted.length === 0) {
     return all === 0 ? (
-      <Nothing title="No policies">
-        <p>No policy of this namespace or cluster is one that you may read.</p>
+      <Nothing title={missing ? "Policies are not shown" : "No policies"}>
+        <p>{missing ? "What is missing is said above." : "There is no policy here."}</p>
       </Nothing>
     ) : (
       <NoMatch />
@@ -212,7 +212,7 @@ export function PoliciesView() {
       {error && data ? <p class="strip failed" role="alert">Not loaded again: {error}</p> : null}
       {data ? <Missing gaps={data.missing} /> : null}
       <div class="fill" role="tabpanel" id="list-panel" aria-labelledby={"list-tab-" + tab} aria-busy={loading}>
-        {data ? tab === "policies" ? <List rows={rows} all={data.policies.length} /> : <Others tab={tab} exemptions={exemptions} candidates={candidates} /> : error ? <Wrong title="The policies cannot be read" error={error} onAgain={reload} /> : <Waiting what="policies" />}
+        {data ? tab === "policies" ? <List rows={rows} all={data.policies.length} missing={data.missing.some((m) => m.what === "policies")} /> : <Others tab={tab} exemptions={exemptions} candidates={candidates} /> : error ? <Wrong title="The policies cannot be read" error={error} onAgain={reload} /> : <Waiting what="policies" />}
       </div>
     </section>
   );

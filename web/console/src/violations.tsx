@@ -272,11 +272,13 @@ export function ViolationsView() {
             </aside>
           ) : null}
           <div class="middle" aria-busy={loading}>
-            <div class="subbar">
-              <Counts all={data} shown={selected.length} />
-              <Chosen facets={facets} />
-              <Export items={selected} />
-            </div>
+            {items.length > 0 ? (
+              <div class="subbar">
+                <Counts all={data} shown={selected.length} />
+                <Chosen facets={facets} />
+                <Export items={selected} />
+              </div>
+            ) : null}
             {items.length === 0 ? (
               <Nothing title={data.missing.some((m) => m.what === "violations") ? "Violations are not shown" : "No violations"}>
                 <p>{data.missing.some((m) => m.what === "violations") ? "What is missing is said above." : data.summary.pass > 0 ? `All ${count(data.summary.pass)} results pass.` : "The audit has no results here."}</p>
@@ -310,9 +312,11 @@ export function ViolationsView() {
                 }
               />
             )}
-            <div class="same">
-              <Line command={{ title: "", run: asked(namespace, list("policy")) }} />
-            </div>
+            {items.length > 0 ? (
+              <div class="same">
+                <Line command={{ title: "", run: asked(namespace, list("policy")) }} />
+              </div>
+            ) : null}
           </div>
           {detail.row ? (
             <Detail title={`${detail.row.object.kind} ${detail.row.object.name ? place(detail.row.object) : ""}`} onClose={detail.close}>
