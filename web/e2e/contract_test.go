@@ -32,7 +32,7 @@ type description struct {
 	} `json:"components"`
 }
 
-// TestTheClusterSpeaksTheAPI compares what stands for a cluster in these tests with what the server says that it answers.
+// TestTheClusterSpeaksTheAPI compares the cluster of these tests with what the server says that it answers.
 func TestTheClusterSpeaksTheAPI(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("token"), 0o600); err != nil {

@@ -132,7 +132,7 @@ func TestExemptsAViolation(t *testing.T) {
 		t.Errorf("the address has %q, and with it the token", search)
 	}
 	p.click("#to-violations")
-	p.within(15*time.Second, `document.querySelectorAll(".row-line").length > 5`)
+	p.within(15*time.Second, `document.querySelectorAll("#violation-rows .row-line").length > 5`)
 	p.eval(`[...document.querySelectorAll(".facet label")].find(l => l.innerText.startsWith("require-owner")).querySelector("input").click()`)
 	p.says(".counts", "60 of 240")
 	p.click("#violation-rows-2")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A cluster stands for one behind usher console: it answers what is below live/, in the words of the API, and
+// A cluster represents one behind usher console: it answers what is below live/, in the words of the API, and
 // leaves all else to the console.
 type cluster struct {
 	mu sync.Mutex

@@ -194,7 +194,7 @@ export function namespaceOf(): string {
   return chosen === "*" ? "" : chosen || cluster.value?.namespace || "";
 }
 
-/** chosenAs is the parameter that stands for a namespace. */
+/** chosenAs is the parameter that selects a namespace. */
 export function chosenAs(namespace: string): string {
   return namespace === "" && cluster.value?.namespace ? "*" : namespace;
 }
