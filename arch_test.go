@@ -162,7 +162,7 @@ var mayImport = []struct {
 	// What embedders use of them.
 	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/explain", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/rule", "internal/trial", "internal/trial/isolated", "source"}},
 	{"policytest", []string{"internal/policytest"}},
-	{"plugin", []string{".", "internal/webhookconfig", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
+	{"plugin", []string{".", "internal/deadline", "internal/webhookconfig", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	// Configuration to running server: it connects what the rest provides.

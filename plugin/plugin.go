@@ -40,6 +40,7 @@ import (
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/observe/decisionlog"
@@ -79,6 +80,8 @@ type Plugin struct {
 	mapper  meta.RESTMapper
 	access  fact.Resolver
 	drained <-chan struct{}
+	// candidates returns what is counted of candidates.
+	candidates func() []rule.CandidateState
 }
 
 var (
@@ -156,7 +159,9 @@ func (p *Plugin) ValidateInitialization() error {
 		LongestExemption: p.config.longestExemption(),
 		Engine:           engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration, Overruns: overruns},
 		Compile:          compile.Options{Limits: limits, Checker: isolated.New(worker.Shared(), isolated.Options{})},
-		Log:              p.log,
+		// No requests are authorized by its policies.
+		Candidates: &live.Candidates{},
+		Log:        p.log,
 		// Nobody is to see other specs than those that were written.
 		KeepSpecs: true,
 	}, watching))
@@ -171,6 +176,8 @@ func (p *Plugin) ValidateInitialization() error {
 	})
 	p.SetReadyFunc(func() bool { return l.Status().Generation > 0 })
 	p.follow(ctx, "policies", func() error { return l.Run(ctx, p.sources(ctx)...) })
+	p.candidates = l.Candidates
+	p.follow(ctx, "candidates", func() error { return logCandidates(ctx, l.Candidates, p.log) })
 	if watching != nil {
 		p.follow(ctx, "facts", func() error { return watching.Run(ctx) })
 	}

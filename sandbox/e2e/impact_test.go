@@ -59,12 +59,16 @@ const comparedPolicies = `
 {apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: evictions}, spec: {
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}]},
   validations: [{expression: "request.userInfo.username.endsWith('0')"}]}}
+---
+{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: shells}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CONNECT], resources: [pods/exec]}]},
+  validations: [{expression: "object.container == 'c'"}]}}
 `
 
 // A step is a request of a session.
 type step func(ctx context.Context, kube kubernetes.Interface, namespace string) error
 
-// session returns the requests of a session, in order, ten a round. Each is sent by a user of its own.
+// session returns the requests of a session, in order, twelve a round. Each is sent by a user of its own.
 func session(rounds int) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
@@ -82,6 +86,15 @@ func session(rounds int) []step {
 			return err
 		})
 		add(patches("configmaps", name, types.MergePatchType, fmt.Sprintf(`{"metadata":{"labels":{"owner":%s}}}`, []string{`"b"`, "null"}[i/2%2])))
+		add(func(ctx context.Context, kube kubernetes.Interface, ns string) error {
+			o, err := kube.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			o.Data = map[string]string{"round": fmt.Sprint(i)}
+			_, err = kube.CoreV1().ConfigMaps(ns).Update(ctx, o, metav1.UpdateOptions{})
+			return err
+		})
 		add(patches("services", name, types.ApplyPatchType, fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q},"spec":{"selector":{"app":"a"},"ports":[{"port":80}]}}`, name)))
 		add(patches("services", name, types.MergePatchType, fmt.Sprintf(`{"spec":{"selector":{"app":%q}}}`, []string{"a", "b"}[i%2])))
 		// All are created: what is denied later would not follow from the request alone.
@@ -97,6 +110,10 @@ func session(rounds int) []step {
 			image := []string{"registry.example/a:1", "registry.example/a:latest"}[i%2]
 			_, err := kube.CoreV1().Pods(ns).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}, metav1.CreateOptions{})
 			return err
+		})
+		// There is no container to connect to: what the log says of it is nothing.
+		add(func(ctx context.Context, kube kubernetes.Interface, ns string) error {
+			return kube.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(name).SubResource("exec").Param("command", "sh").Do(ctx).Error()
 		})
 		add(func(ctx context.Context, kube kubernetes.Interface, ns string) error {
 			return kube.CoreV1().Pods(ns).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}})
@@ -159,7 +176,7 @@ func TestImpactOfAnAuditLog(t *testing.T) {
 	r := newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--disable-admission-plugins=ServiceAccount"}})
 	rounds := 12
 	if *whole {
-		rounds = 50
+		rounds = 42
 	}
 	steps := session(rounds)
 	before := r.send(t, steps, r.Namespace(t))
