@@ -131,7 +131,7 @@ var mayImport = []struct {
 	// Which requests reach a door is what API servers are told to send.
 	{"internal/trial/lockout", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/webhookconfig", "internal/printable"}},
 	// What would be in force, decided after the answer.
-	{"internal/candidate", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/deadline", "internal/index", "internal/index/authz", "internal/engine", "internal/engine/authz", "internal/audit/queue", "internal/impact/diff", "internal/overrun", "internal/turns"}},
+	{"internal/candidate", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/deadline", "internal/index", "internal/index/authz", "internal/engine", "internal/engine/authz", "internal/audit/queue", "internal/impact/diff", "internal/jsontree", "internal/overrun", "internal/turns"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
 	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/candidate", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/turns", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.

@@ -20,6 +20,9 @@ type Object struct {
 	// bytes reports that the object was made from raw, and outline what is known of raw.
 	bytes     bool
 	skipIndex jsontree.SkipIndex
+	// keeps says that what was decoded last is kept, for evaluations that read the same.
+	keeps bool
+	kept  atomic.Pointer[selection]
 
 	decode    sync.Once
 	decoded   atomic.Bool
@@ -29,6 +32,12 @@ type Object struct {
 	measure   sync.Once
 	// total and longest are the size of a tree, or of what has been decoded of raw.
 	total, longest atomic.Int64
+}
+
+// A selection has at least the values at paths.
+type selection struct {
+	paths *Paths
+	part  map[string]any
 }
 
 // RawObject returns the object in raw, which must not change any more, or nil when raw is
@@ -44,6 +53,14 @@ func RawObject(raw []byte) *Object {
 func init() { //nolint:gochecknoinits // the API names no type of an internal package
 	jsontree.NewObject = func(raw []byte, skipIndex jsontree.SkipIndex) any {
 		return &Object{raw: raw, bytes: true, skipIndex: skipIndex}
+	}
+	jsontree.Undecoded = func(object any, raw []byte) any {
+		again := &Object{raw: raw, bytes: true, keeps: true}
+		if of, ok := object.(*Object); ok && of.bytes {
+			again.skipIndex = of.skipIndex
+			again.skipIndex.Interrupt(nil)
+		}
+		return again
 	}
 }
 
@@ -81,7 +98,14 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	if o == nil || !o.bytes || paths.Whole() || o.decoded.Load() {
 		return o.Tree()
 	}
-	return o.selected(paths.of())
+	if kept := o.kept.Load(); kept != nil && paths.Within(kept.paths) {
+		return kept.part, nil
+	}
+	part, err := o.selected(paths.of())
+	if err == nil && o.keeps {
+		o.kept.Store(&selection{paths, part})
+	}
+	return part, err
 }
 
 // selected decodes the values at paths.

@@ -1,13 +1,11 @@
 package candidate_test
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -219,20 +217,10 @@ func decided(t *testing.T, e usher.Decider, r *usher.Request) usher.Decision {
 	return d
 }
 
-// counted runs the evaluator until nothing waits, and returns what the only candidate has counted.
+// counted evaluates what waits, and returns what the only candidate has counted.
 func counted(t *testing.T, e *candidate.Evaluator) rule.CandidateCounts {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		e.Run(ctx)
-	}()
-	for e.Waiting() > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	<-ended
+	e.Drain(t.Context())
 	states := e.States()
 	if len(states) != 1 {
 		t.Fatalf("%d candidates", len(states))

@@ -20,9 +20,22 @@ func (e *Evaluator) Run(ctx context.Context) {
 	ctx = compile.InBackground(ctx)
 	var running sync.WaitGroup
 	for _, l := range []*lane{e.cluster, e.tenants} {
-		running.Go(func() { l.run(ctx, func(ctx context.Context, w *waiting) { e.evaluate(ctx, l, w) }) })
+		running.Go(func() { l.run(ctx, e.in(l)) })
 	}
 	running.Wait()
+}
+
+// Drain evaluates candidates for all requests that wait, in place of Run and without its limits of processor time.
+func (e *Evaluator) Drain(ctx context.Context) {
+	for _, l := range []*lane{e.cluster, e.tenants} {
+		for ok := true; ok; {
+			_, ok = l.step(ctx, e.in(l))
+		}
+	}
+}
+
+func (e *Evaluator) in(l *lane) func(context.Context, *waiting) {
+	return func(ctx context.Context, w *waiting) { e.evaluate(ctx, l, w) }
 }
 
 // evaluate has each candidate of a lane evaluated for a request.
@@ -90,6 +103,10 @@ func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting) bo
 	if !c.ran(&was) && !c.ran(&is) {
 		return true
 	}
+	if !says(&was) && !says(&is) {
+		c.count(func(n *rule.CandidateCounts) { n.Seen++ })
+		return true
+	}
 	others := c.others(w)
 	differences := diff.Between(diff.Of(&others, &was), diff.Of(&others, &is))
 	differs := func(kind string) bool {
@@ -100,6 +117,13 @@ func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting) bo
 	}
 	e.counts(c, w, &is, differs)
 	return true
+}
+
+// says reports whether a decision has anything in which another may differ.
+func says(d *usher.Decision) bool {
+	return d.Verdict == usher.Deny || len(d.Patch) > 0 || slices.ContainsFunc(d.Findings, func(f usher.Finding) bool {
+		return f.Outcome != usher.Passed && f.Outcome != usher.Skipped || len(f.Checks) > 0 || f.Failure() != nil
+	})
 }
 
 // counts counts a decision of a candidate, and passes it on if it differs.

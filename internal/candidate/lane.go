@@ -209,11 +209,7 @@ func (l *lane) run(ctx context.Context, evaluate func(context.Context, *waiting)
 			return
 		case <-l.ready:
 		}
-		for w := l.next(); w != nil; w = l.next() {
-			begin := time.Now()
-			evaluate(ctx, w)
-			took := time.Since(begin)
-			l.end(w, took)
+		for took, ok := l.step(ctx, evaluate); ok; took, ok = l.step(ctx, evaluate) {
 			if owed += time.Duration(float64(took)/l.share) - took; owed < slice {
 				continue
 			}
@@ -223,6 +219,19 @@ func (l *lane) run(ctx context.Context, evaluate func(context.Context, *waiting)
 			owed = 0
 		}
 	}
+}
+
+// step evaluates candidates for the request that is next, and returns how long that took; false if none waits.
+func (l *lane) step(ctx context.Context, evaluate func(context.Context, *waiting)) (took time.Duration, ok bool) {
+	w := l.next()
+	if w == nil {
+		return 0, false
+	}
+	begin := time.Now()
+	evaluate(ctx, w)
+	took = time.Since(begin)
+	l.end(w, took)
+	return took, true
 }
 
 // stuck returns why no candidate is evaluated for a request of a user in a namespace; empty if they are. An

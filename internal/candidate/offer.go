@@ -5,6 +5,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/queue"
+	"github.com/usher-dev/usher/internal/jsontree"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -92,8 +93,9 @@ func waitingOf(r *usher.Request, d *usher.Decision) *waiting {
 		if err != nil {
 			return nil
 		}
-		w.bytes += int64(len(raw))
-		*object = usher.RawObject(raw)
+		if w.bytes += int64(len(raw)); raw != nil {
+			*object, _ = jsontree.Undecoded(*object, raw).(*usher.Object)
+		}
 	}
 	if w.bytes > largest {
 		return nil

@@ -70,6 +70,10 @@ type SkipIndex struct {
 // Package usher sets it.
 var NewObject func(data []byte, skipIndex SkipIndex) any
 
+// Undecoded makes a *usher.Object of the bytes of another, which may not be nil, without what was decoded of it, and
+// without its interrupt. It keeps what is decoded of it, for several evaluations. Package usher sets it.
+var Undecoded func(object any, data []byte) any
+
 // Weight is how many bytes of memory the value takes at most once it is decoded, 0 if the
 // survey had no [Watch].
 func (o *SkipIndex) Weight() int { return o.weight }

@@ -91,7 +91,14 @@ func session(rounds int) []step {
 			if err != nil {
 				return err
 			}
-			o.Data = map[string]string{"round": fmt.Sprint(i)}
+			// It does not depend on the patch before, which may be denied.
+			o.Labels = map[string]string{}
+			if i%3 == 0 {
+				o.Labels["keep"] = "true"
+			}
+			if i%4 < 2 {
+				o.Labels["owner"] = "c"
+			}
 			_, err = kube.CoreV1().ConfigMaps(ns).Update(ctx, o, metav1.UpdateOptions{})
 			return err
 		})

@@ -44,7 +44,7 @@ func TestHostileReports(t *testing.T) {
 // logged is an event with a pod, of 7 KB.
 func logged(i int) string {
 	var env []string
-	for k := range 52 {
+	for k := range 57 {
 		env = append(env, fmt.Sprintf(`{"name":"VARIABLE_%d","value":"the value of it is %d"}`, k, k))
 	}
 	pod := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-%d","namespace":"ns-%d","resourceVersion":"%d","labels":{"app":"web"}},`+
