@@ -16,6 +16,7 @@ func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string)
 	if err != nil {
 		return err
 	}
+	w.several = strings.ContainsAny(f.List, ",")
 	list, err := w.scope.Elements(f.List)
 	if err != nil {
 		return placed(f.Field+".list", err)
@@ -87,6 +88,9 @@ func oneList(f *syntax.ForeachMutate) (*syntax.ForeachMutate, error) {
 		return f, refuse(f.Field+".list", "its elements are not those of one list, and have other places there", "write a rule for each list")
 	}
 	indexed := strings.Contains(textOf(f), "elementIndex")
+	if indexed && f.PatchesJSON6902 != "" {
+		return f, nil
+	}
 	if !indexed && (f.PatchesJSON6902 != "" || annotated(f.PatchStrategicMerge) != nil) {
 		return f, nil
 	}
@@ -267,7 +271,7 @@ func changeOf(o *operation, text, field string) change {
 	}
 	last := names[len(names)-1]
 	c.makes = o.Op == "add" && !c.loops
-	c.moves = last == "*" && o.Op != "replace" || last == "-" || strings.Trim(last, "0123456789") == ""
+	c.moves = last == "*" && o.Op != "replace" || strings.HasPrefix(last, "-") || strings.Trim(last, "0123456789") == ""
 	c.path = strings.Join(names, "/")
 	return c
 }

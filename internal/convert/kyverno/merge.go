@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/internal/convert"
-	"github.com/usher-dev/usher/internal/convert/kyverno/expression"
 	"github.com/usher-dev/usher/internal/convert/kyverno/syntax"
 	"github.com/usher-dev/usher/internal/kind"
 )
@@ -76,15 +75,15 @@ func (w *patcher) key(key *syntax.Key, at string, to location, of shape) (string
 	present := has(at, key.Name)
 	value := member(at, key.Name)
 	if key.Anchor == syntax.AddIfAbsent {
-		added, err := w.value(key.Value)
-		if err != nil {
-			return "", err
-		}
 		if w.first != "" {
 			// The first element decides for all.
 			present = has(w.first+"[0]", key.Name)
 		}
-		return present.text + " ? [] : " + to.operation("add", added), nil
+		if v, ok := w.nullable(key.Value); ok && w.first == "" {
+			return all(not(present), call(v.NotNull())).text + " ? " + to.operation("add", v.Text) + " : []", nil
+		}
+		added, err := w.value(key.Value)
+		return present.text + " ? [] : " + to.operation("add", added), err
 	}
 	switch key.Anchor {
 	case syntax.Conditional, syntax.Global:
@@ -100,6 +99,12 @@ func (w *patcher) key(key *syntax.Key, at string, to location, of shape) (string
 		return w.mapAt(key.Value, value, present, required, to, next)
 	case key.Value.Sort == syntax.Scalar && key.Value.Scalar == nil:
 		return present.text + " ? " + to.operation("remove", "") + " : []", nil
+	}
+	if v, ok := w.nullable(key.Value); ok {
+		return v.NotNull() + " ? " + to.operation("add", v.Text) + " : " + present.text + " ? " + to.operation("remove", "") + " : []", nil
+	}
+	if v, ok := w.variable(key.Value); ok && mayBeMap(v, next) {
+		return w.labels(v, value, present, to, key.Value.Field)
 	}
 	added, err := w.value(key.Value)
 	if key.Value.Sort == syntax.Map {
@@ -149,66 +154,6 @@ func parenthesizedChoice(text string) string {
 		return "(" + text + ")"
 	}
 	return text
-}
-
-// value writes what is added: a pattern without anchors.
-func (w *patcher) value(p *syntax.Pattern) (string, error) {
-	switch p.Sort {
-	case syntax.Map:
-		return w.mapValue(p)
-	case syntax.List:
-		items := make([]string, 0, len(p.Items))
-		for _, item := range p.Items {
-			text, err := w.value(item)
-			if err != nil {
-				return "", err
-			}
-			items = append(items, text)
-		}
-		return "[" + strings.Join(items, ", ") + "]", nil
-	default:
-	}
-	if text, ok := p.Scalar.(string); ok {
-		text, isBare := strings.CutPrefix(text, bare)
-		v, err := w.scope.String(text)
-		if isBare && err == nil {
-			w.note(p.Field, "a variable without quotes is what it is: a text that YAML reads as a number, or as true, stays a text", "")
-		}
-		switch {
-		case err != nil:
-			return "", placed(p.Field, err)
-		case v.CanBeNull():
-			return "", refuse(p.Field, "its value may be null", "write it as a JSONPatch")
-		case w.texts && !isBare && v.Type.Kind != expression.Text:
-			if v, err = w.scope.AsText(v); err != nil {
-				return "", placed(p.Field, err)
-			}
-		}
-		return v.Text, nil
-	}
-	return expression.Constant(p.Scalar).Text, nil
-}
-
-func (w *patcher) mapValue(p *syntax.Pattern) (string, error) {
-	var entries []string
-	for i := range p.Keys {
-		key := &p.Keys[i]
-		switch {
-		case key.Anchor == syntax.Conditional || key.Anchor == syntax.Global || key.Value.Sort == syntax.Scalar && key.Value.Scalar == nil:
-			continue
-		case strings.Contains(key.Name, "{{"):
-			return "", refuse(key.Value.Field, "a key has a variable", "write it as a JSONPatch")
-		}
-		text, err := w.value(key.Value)
-		if err != nil {
-			return "", err
-		}
-		if len(p.Keys) > 1 {
-			text = "dyn(" + text + ")"
-		}
-		entries = append(entries, convert.Quote(key.Name)+": "+text)
-	}
-	return "{" + strings.Join(entries, ", ") + "}", nil
 }
 
 // list merges a list into the value of a key, or replaces it.

@@ -75,6 +75,8 @@ type patcher struct {
 	conditions []term
 	// texts says that values are parts of a text, in which variables are texts.
 	texts bool
+	// several says that a loop is over the elements of several lists.
+	several bool
 	// first is the list in CEL whose first element decides whether keys are added; empty outside of lists.
 	first string
 }

@@ -118,10 +118,15 @@ func (w *patcher) step(o *operation, names []string, value, at string, to locati
 		if last {
 			return next.operation(o.Op, value), nil
 		}
+		if w.several {
+			return w.beyond(o, names, value, at, index.Text, to, of, field)
+		}
 		return w.step(o, names[1:], value, at+"["+index.Text+"]", next, of.element(), field)
 	}
 	_, err := strconv.Atoi(name)
 	switch {
+	case name == "-1" && of.sort() == kind.List:
+		return w.lastElement(o, names, value, at, to, of, field)
 	case strings.Contains(name, "{{"):
 		return "", refuse(field, "the path "+o.Path+" has a variable", "write it as a JSONPatch")
 	case name == "-" || err == nil && of.sort() == kind.List:
@@ -133,6 +138,37 @@ func (w *patcher) step(o *operation, names []string, value, at string, to locati
 		return "", refuse(field, "the path "+o.Path+" is in a list, or in a map", "write it as a JSONPatch")
 	}
 	return w.field(o, names, name, value, at, to, of, field)
+}
+
+// beyond writes an operation from an element on that may be beyond the end of its list, since the loop is over the elements
+// of other lists, too: what is added there is a new element.
+func (w *patcher) beyond(o *operation, names []string, value, at, index string, to location, of shape, field string) (string, error) {
+	made, err := nested(names[1:], value)
+	if err != nil || o.Op != "add" {
+		return "", refuse(field, "the path "+o.Path+" is of elements of another list than the one of the loop", "write a rule for each list")
+	}
+	w.note(field, "the places of elements of several lists are those of one list: for elements beyond its end it gets new ones, as in Kyverno", "write a rule for each list")
+	inside, err := w.step(o, names[1:], value, at+"["+index+"]", to.at(index), of.element(), field)
+	return index + " < size(" + at + ") ? " + parenthesizedChoice(inside) + " : " + to.at(index).operation("add", made), err
+}
+
+// lastElement writes an operation on the last element of a list, or from it on. What is added there comes after it, and a
+// list without elements gets one.
+func (w *patcher) lastElement(o *operation, names []string, value, at string, to location, of shape, field string) (string, error) {
+	end := to.to("-")
+	switch {
+	case o.Op != "add":
+		return "", refuse(field, "the path "+o.Path+" is of an element of a list that may not be there", "write it as a JSONPatch")
+	case len(names) == 1:
+		return end.operation("add", value), nil
+	}
+	made, err := nested(names[1:], value)
+	if err != nil {
+		return "", refuse(field, "the path "+o.Path+" is of an element of a list that may not be there", "write it as a JSONPatch")
+	}
+	last := "size(" + at + ") - 1"
+	inside, err := w.step(o, names[1:], value, at+"["+last+"]", to.at(last), of.element(), field)
+	return "size(" + at + ") == 0 ? " + end.operation("add", made) + " : " + parenthesizedChoice(inside), err
 }
 
 // field writes an operation from a field of a map on.
@@ -170,7 +206,7 @@ func nested(names []string, value string) (string, error) {
 		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		_, err := strconv.Atoi(name)
 		switch {
-		case name == "-" || name == "0":
+		case name == "-" || name == "0" || name == "-1":
 			value = "[" + value + "]"
 		case err == nil || strings.Contains(name, "{{"):
 			return "", strconv.ErrSyntax

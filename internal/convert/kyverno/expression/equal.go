@@ -61,7 +61,11 @@ func (o *operation) equal(k, v Value) (Value, error) {
 
 func (o *operation) equalNumber(k, v Value) Value {
 	same := truth(k.in(sum)+" == "+v.Text, relation)
-	if number(k.Type) {
+	switch {
+	case k.Type.Kind == Number && v.Type.Kind == Integer:
+		// CEL compares no fractions with whole numbers.
+		return truth(k.in(sum)+" == double("+v.Text+")", relation)
+	case number(k.Type):
 		return same
 	}
 	// A duration is compared in seconds.
@@ -181,6 +185,9 @@ func wildcardRegexp(pattern string) string {
 
 // equalValues writes whether two values are equal that are both read.
 func (o *operation) equalValues(k, v Value) (Value, error) {
+	if v.open != [2]bool{} && v.Type.Kind == List {
+		return k, refuse("write AnyIn or AnyNotIn", "a list of patterns that something equals is not imported")
+	}
 	if v.open != [2]bool{} {
 		fits, err := fitsOpen(o.Scope, k, v)
 		if err == nil && !k.Type.Word {

@@ -18,6 +18,11 @@ func (t *translation) call(n *jmespath.Node, on Value) (Value, error) {
 		return Value{}, refuse("correct the expression", "%s() has %d arguments", n.Text, write.args)
 	}
 	args := make([]Value, len(n.Args))
+	if n.Text == "merge" && on.option != "" {
+		// It fails if a map is missing.
+		*t.fails = true
+		on.option, on.absent, on.guard = "", never, ""
+	}
 	if n.Text == "contains" && n.Args[0].Op == jmespath.Call {
 		t.searched = n.Args[0]
 	}
@@ -49,7 +54,11 @@ func argument(t *translation, of string, arg *jmespath.Node, on Value) (Value, e
 	if arg.Op == jmespath.Reference {
 		return Value{}, refuse(writeIt, "%s() with an expression &x is not imported", of)
 	}
-	v, err := t.node(arg, on)
+	write := t.node
+	if arg.Op == jmespath.List && slices.Contains([]string{"max", "min", "sum"}, of) {
+		write = t.numbers
+	}
+	v, err := write(arg, on)
 	switch {
 	case err != nil:
 		return v, err
@@ -90,6 +99,7 @@ type function struct {
 func functions() map[string]function {
 	return map[string]function{
 		"length":            {1, length},
+		"merge":             {-1, merge},
 		"contains":          {2, contains},
 		"keys":              {1, keys},
 		"values":            {1, values},
@@ -223,6 +233,9 @@ func (s *Scope) textOf(of Value) (Value, error) {
 	case Text:
 		return of, nil
 	case Integer, Bool, Either:
+	case Map:
+		text, err := s.inJSON(of)
+		return fresh(text, sum, Type{Kind: Text}), err
 	case Any:
 		if of.IsConstant {
 			return of, refuse(writeIt, "the text of null is not imported")

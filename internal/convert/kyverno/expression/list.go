@@ -203,6 +203,23 @@ func (t *translation) list(n *jmespath.Node, on Value) (Value, error) {
 	return v, nil
 }
 
+// numbers writes a list of numbers, of which none may be null.
+func (t *translation) numbers(n *jmespath.Node, on Value) (Value, error) {
+	items := make([]string, len(n.Args))
+	for i, arg := range n.Args {
+		v, err := t.node(arg, on)
+		switch {
+		case err != nil:
+			return v, err
+		case v.root != nil || !number(v.Type):
+			return v, refuse(writeIt, "a list of values that may be no numbers, [a, b], is not imported here")
+		}
+		*t.fails = *t.fails || v.option != ""
+		items[i] = "double(" + v.Text + ")"
+	}
+	return fresh("["+strings.Join(items, ", ")+"]", postfix, ListOf(Type{Kind: Number})), nil
+}
+
 func (t *translation) items(n *jmespath.Node, on Value) (Value, error) {
 	items := make([]string, len(n.Args))
 	var item Type

@@ -82,9 +82,11 @@ func (t *translation) write(n *jmespath.Node, on Value) (Value, error) {
 		return t.list(n, on)
 	case jmespath.Text, jmespath.Key, jmespath.Outer:
 		return t.quoted(n, on)
-	case jmespath.Map, jmespath.Reference:
+	case jmespath.Map:
+		return t.mapOfExpressions(n, on)
+	case jmespath.Reference:
 	}
-	return Value{}, refuse(writeIt, "maps that expressions make, such as {a: b}, are not imported")
+	return Value{}, refuse(writeIt, "an expression as a value, &a, is not imported")
 }
 
 func negated(v Value) (Value, error) {

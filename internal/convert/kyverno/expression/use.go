@@ -22,6 +22,12 @@ const (
 // Binding returns how much the text binds.
 func (v Value) Binding() Binding { return v.binds }
 
+// IsNullOrScalar reports whether a value is null, or a text, a number or true or false; and never an error.
+func (v Value) IsNullOrScalar() bool {
+	scalar := v.Type.Kind == Text || v.Type.Kind == Either || v.Type.Kind == Integer || v.Type.Kind == Number || v.Type.Kind == Bool
+	return scalar && v.absent == null && v.option != "" && v.NotNull() != ""
+}
+
 // Postfix returns the text in a place where something is selected of it.
 func (v Value) Postfix() string { return v.in(postfix) }
 
@@ -162,6 +168,11 @@ func (s *Scope) Elements(text string) (Value, error) {
 // pattern writes a value of JSON that may be a text with wildcards beside variables: those at its ends are kept apart.
 func (s *Scope) pattern(of any) (Value, error) {
 	text, ok := of.(string)
+	if n := starred(text); n != nil {
+		v, err := s.parsed(n, text)
+		v.open = [2]bool{false, true}
+		return v, err
+	}
 	if !ok || !wildcardBeside(text) {
 		return s.JSON(of)
 	}
@@ -172,6 +183,31 @@ func (s *Scope) pattern(of any) (Value, error) {
 	v, err := s.String(inside)
 	v.open = [2]bool{strings.HasPrefix(text, "*"), strings.HasSuffix(text, "*")}
 	return v, err
+}
+
+// starred returns an expression that makes texts with * after them by join(), without it; nil for other texts.
+func starred(text string) *jmespath.Node {
+	parts, err := syntax.Parts(text)
+	if err != nil || len(parts) != 1 || parts[0].Expression == "" {
+		return nil
+	}
+	n, err := jmespath.Parse(parts[0].Expression)
+	if err != nil {
+		return nil
+	}
+	last := n
+	for last.Op == jmespath.Sub || last.Op == jmespath.Project {
+		last = last.Args[1]
+	}
+	if last.Op != jmespath.Call || last.Text != "join" || len(last.Args) != 2 || last.Args[1].Op != jmespath.List {
+		return nil
+	}
+	items := last.Args[1].Args
+	if end := items[len(items)-1]; end.Op != jmespath.Literal || end.Value != "*" {
+		return nil
+	}
+	items[len(items)-1] = &jmespath.Node{Op: jmespath.Literal, Value: ""}
+	return n
 }
 
 // wildcardBeside reports whether a text with variables also has wildcards.
@@ -187,6 +223,11 @@ func wildcardBeside(text string) bool {
 
 // fitsOpen writes whether a text fits a pattern with * before or after a text that is read.
 func fitsOpen(s *Scope, k, v Value) (Value, error) {
+	if v.Type.Kind == List && v.Type.Item().Kind == Text && k.Type.Kind == Text && k.Type.Plain {
+		s.note("wildcards in values that are read are not expanded")
+		name := s.ElementName("pattern")
+		return truth(v.in(postfix)+".exists("+name+", "+k.in(postfix)+".startsWith("+name+"))", postfix), nil
+	}
 	if k.Type.Kind != Text && k.Type.Kind != Any || v.Type.Kind != Text {
 		return k, refuse(writeIt, "wildcards beside variables in a pattern for something that may not be a text are not imported")
 	}
