@@ -38,8 +38,8 @@ func (w *patcher) value(p *syntax.Pattern) (string, error) {
 			return "", placed(p.Field, err)
 		case v.CanBeNull():
 			return "", refuse(p.Field, "its value may be null", "write it as a JSONPatch")
-		case !w.texts && v.Type.Kind == expression.Map && v.HasLabels():
-			return v.NotNulls(), nil
+		case !w.texts && v.Type.Kind == expression.Map && expression.HasLabels(v):
+			return expression.NotNulls(v), nil
 		case !w.texts && v.Type.Kind == expression.Map:
 			return "", notLabels(p.Field)
 		case w.texts && !isBare && v.Type.Kind != expression.Text:
@@ -62,7 +62,7 @@ func (w *patcher) mapValue(p *syntax.Pattern) (string, error) {
 		case strings.Contains(key.Name, "{{"):
 			return "", refuse(key.Value.Field, "a key has a variable", "write it as a JSONPatch")
 		}
-		if v, ok := w.nullable(key.Value); ok {
+		if v, ok := nullable(w, key.Value); ok {
 			entries = append(entries, "?"+convert.Quote(key.Name)+": "+v.Optional()+".optMap(v, dyn(v))")
 			continue
 		}
@@ -79,7 +79,7 @@ func (w *patcher) mapValue(p *syntax.Pattern) (string, error) {
 }
 
 // variable returns the value of what is one variable.
-func (w *patcher) variable(p *syntax.Pattern) (expression.Value, bool) {
+func variableOf(w *patcher, p *syntax.Pattern) (expression.Value, bool) {
 	text, ok := p.Scalar.(string)
 	if !ok || w.texts || !strings.Contains(text, "{{") {
 		return expression.Value{}, false
@@ -94,9 +94,9 @@ func mayBeMap(v expression.Value, field shape) bool {
 }
 
 // nullable returns the value of a variable that may be null, which is nothing to add, and removes what is there.
-func (w *patcher) nullable(p *syntax.Pattern) (expression.Value, bool) {
-	v, ok := w.variable(p)
-	return v, ok && v.IsNullOrScalar()
+func nullable(w *patcher, p *syntax.Pattern) (expression.Value, bool) {
+	v, ok := variableOf(w, p)
+	return v, ok && expression.IsNullOrScalar(v)
 }
 
 func notLabels(field string) error {
@@ -104,14 +104,14 @@ func notLabels(field string) error {
 }
 
 // labels merges a map of labels, of which some may be null, into a map that may be there.
-func (w *patcher) labels(v expression.Value, at string, present term, to location, field string) (string, error) {
-	if !v.HasLabels() {
+func mergedLabels(w *patcher, v expression.Value, at string, present term, to location, field string) (string, error) {
+	if !expression.HasLabels(v) {
 		return "", notLabels(field)
 	}
 	path := func(op, value string) string {
 		return append(slices.Clip(to), segment{text: "/"}, segment{computed: "jsonpatch.escapeKey(k)"}).operation(op, value)
 	}
 	each := fmt.Sprintf("%s.transformList(k, v, v != null ? %s : k in %s ? %s : []).flatten()", v.Postfix(), path("add", "v"), at, path("remove", ""))
-	made := fmt.Sprintf("(size(%s) == 0 ? [] : %s)", v.Text, to.operation("add", v.NotNulls()))
+	made := fmt.Sprintf("(size(%s) == 0 ? [] : %s)", v.Text, to.operation("add", expression.NotNulls(v)))
 	return present.text + " ? " + each + " : " + made, nil
 }

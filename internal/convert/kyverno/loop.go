@@ -16,7 +16,6 @@ func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string)
 	if err != nil {
 		return err
 	}
-	w.several = strings.ContainsAny(f.List, ",")
 	list, err := w.scope.Elements(f.List)
 	if err != nil {
 		return placed(f.Field+".list", err)
@@ -59,7 +58,7 @@ func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string)
 	}
 	switch {
 	case f.PatchesJSON6902 != "":
-		return w.patch(f.PatchesJSON6902, f.Field+".patchesJson6902", inside)
+		return patchEach(w, f, inside)
 	case len(f.Foreach) > 0:
 		for n := range f.Foreach {
 			if err := w.each(&f.Foreach[n], nesting+1, inside); err != nil {

@@ -79,7 +79,7 @@ func (w *patcher) key(key *syntax.Key, at string, to location, of shape) (string
 			// The first element decides for all.
 			present = has(w.first+"[0]", key.Name)
 		}
-		if v, ok := w.nullable(key.Value); ok && w.first == "" {
+		if v, ok := nullable(w, key.Value); ok && w.first == "" {
 			return all(not(present), call(v.NotNull())).text + " ? " + to.operation("add", v.Text) + " : []", nil
 		}
 		added, err := w.value(key.Value)
@@ -100,11 +100,11 @@ func (w *patcher) key(key *syntax.Key, at string, to location, of shape) (string
 	case key.Value.Sort == syntax.Scalar && key.Value.Scalar == nil:
 		return present.text + " ? " + to.operation("remove", "") + " : []", nil
 	}
-	if v, ok := w.nullable(key.Value); ok {
+	if v, ok := nullable(w, key.Value); ok {
 		return v.NotNull() + " ? " + to.operation("add", v.Text) + " : " + present.text + " ? " + to.operation("remove", "") + " : []", nil
 	}
-	if v, ok := w.variable(key.Value); ok && mayBeMap(v, next) {
-		return w.labels(v, value, present, to, key.Value.Field)
+	if v, ok := variableOf(w, key.Value); ok && mayBeMap(v, next) {
+		return mergedLabels(w, v, value, present, to, key.Value.Field)
 	}
 	added, err := w.value(key.Value)
 	if key.Value.Sort == syntax.Map {

@@ -60,6 +60,13 @@ func (w *patcher) patch(text, field string, within func(string) string) error {
 	return nil
 }
 
+// patchEach makes changes of each element of a list, or of several ones.
+func patchEach(w *patcher, f *syntax.ForeachMutate, within func(string) string) error {
+	w.several = strings.Contains(f.List, ",")
+	defer func() { w.several = false }()
+	return w.patch(f.PatchesJSON6902, f.Field+".patchesJson6902", within)
+}
+
 // operation writes an operation. Maps on the way are made, and what is removed may be absent.
 func (w *patcher) operation(o *operation, field string) (string, error) {
 	names := strings.Split(o.Path, "/")
@@ -119,14 +126,14 @@ func (w *patcher) step(o *operation, names []string, value, at string, to locati
 			return next.operation(o.Op, value), nil
 		}
 		if w.several {
-			return w.beyond(o, names, value, at, index.Text, to, of, field)
+			return beyondEnd(w, o, names, value, at, index.Text, to, of, field)
 		}
 		return w.step(o, names[1:], value, at+"["+index.Text+"]", next, of.element(), field)
 	}
 	_, err := strconv.Atoi(name)
 	switch {
 	case name == "-1" && of.sort() == kind.List:
-		return w.lastElement(o, names, value, at, to, of, field)
+		return lastElement(w, o, names, value, at, to, of, field)
 	case strings.Contains(name, "{{"):
 		return "", refuse(field, "the path "+o.Path+" has a variable", "write it as a JSONPatch")
 	case name == "-" || err == nil && of.sort() == kind.List:
@@ -140,9 +147,9 @@ func (w *patcher) step(o *operation, names []string, value, at string, to locati
 	return w.field(o, names, name, value, at, to, of, field)
 }
 
-// beyond writes an operation from an element on that may be beyond the end of its list, since the loop is over the elements
+// beyondEnd writes an operation from an element on that may be beyond the end of its list, since the loop is over the elements
 // of other lists, too: what is added there is a new element.
-func (w *patcher) beyond(o *operation, names []string, value, at, index string, to location, of shape, field string) (string, error) {
+func beyondEnd(w *patcher, o *operation, names []string, value, at, index string, to location, of shape, field string) (string, error) {
 	made, err := nested(names[1:], value)
 	if err != nil || o.Op != "add" {
 		return "", refuse(field, "the path "+o.Path+" is of elements of another list than the one of the loop", "write a rule for each list")
@@ -154,7 +161,7 @@ func (w *patcher) beyond(o *operation, names []string, value, at, index string, 
 
 // lastElement writes an operation on the last element of a list, or from it on. What is added there comes after it, and a
 // list without elements gets one.
-func (w *patcher) lastElement(o *operation, names []string, value, at string, to location, of shape, field string) (string, error) {
+func lastElement(w *patcher, o *operation, names []string, value, at string, to location, of shape, field string) (string, error) {
 	end := to.to("-")
 	switch {
 	case o.Op != "add":

@@ -185,16 +185,8 @@ func wildcardRegexp(pattern string) string {
 
 // equalValues writes whether two values are equal that are both read.
 func (o *operation) equalValues(k, v Value) (Value, error) {
-	if v.open != [2]bool{} && v.Type.Kind == List {
-		return k, refuse("write AnyIn or AnyNotIn", "a list of patterns that something equals is not imported")
-	}
 	if v.open != [2]bool{} {
-		fits, err := fitsOpen(o.Scope, k, v)
-		if err == nil && !k.Type.Word {
-			// What is a quantity equals nothing else.
-			fits = truth("!isQuantity("+k.Text+") && "+fits.in(relation), conjunction)
-		}
-		return fits, err
+		return equalOpen(o.Scope, k, v)
 	}
 	if k.IsConstant {
 		if c, ok := k.Constant.(string); ok && v.Type.Kind == Text && !isDuration(c) && !isQuantity(c) {
@@ -213,4 +205,17 @@ func (o *operation) equalValues(k, v Value) (Value, error) {
 		return k, refuse(writeIt, "values of different kinds are compared")
 	}
 	return truth(k.in(sum)+" == "+v.in(sum), relation), nil
+}
+
+// equalOpen writes whether a value equals a text with * before or after it.
+func equalOpen(s *Scope, k, v Value) (Value, error) {
+	if v.Type.Kind == List {
+		return k, refuse("write AnyIn or AnyNotIn", "a list of patterns that something equals is not imported")
+	}
+	fits, err := fitsOpen(s, k, v)
+	if err == nil && !k.Type.Word {
+		// What is a quantity equals nothing else.
+		fits = truth("!isQuantity("+k.Text+") && "+fits.in(relation), conjunction)
+	}
+	return fits, err
 }

@@ -54,11 +54,11 @@ func argument(t *translation, of string, arg *jmespath.Node, on Value) (Value, e
 	if arg.Op == jmespath.Reference {
 		return Value{}, refuse(writeIt, "%s() with an expression &x is not imported", of)
 	}
-	write := t.node
+	write := (*translation).node
 	if arg.Op == jmespath.List && slices.Contains([]string{"max", "min", "sum"}, of) {
-		write = t.numbers
+		write = numbers
 	}
-	v, err := write(arg, on)
+	v, err := write(t, arg, on)
 	switch {
 	case err != nil:
 		return v, err
@@ -234,7 +234,7 @@ func (s *Scope) textOf(of Value) (Value, error) {
 		return of, nil
 	case Integer, Bool, Either:
 	case Map:
-		text, err := s.inJSON(of)
+		text, err := inJSON(s, of)
 		return fresh(text, sum, Type{Kind: Text}), err
 	case Any:
 		if of.IsConstant {

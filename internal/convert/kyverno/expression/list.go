@@ -204,7 +204,7 @@ func (t *translation) list(n *jmespath.Node, on Value) (Value, error) {
 }
 
 // numbers writes a list of numbers, of which none may be null.
-func (t *translation) numbers(n *jmespath.Node, on Value) (Value, error) {
+func numbers(t *translation, n *jmespath.Node, on Value) (Value, error) {
 	items := make([]string, len(n.Args))
 	for i, arg := range n.Args {
 		v, err := t.node(arg, on)

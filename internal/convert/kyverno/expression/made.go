@@ -16,10 +16,20 @@ type made struct {
 	onto *Value
 	keys []string
 	of   map[string]Value
+	// labels says that it is a map of labels, of which some may be null.
+	labels bool
+}
+
+// named is what is known of the map under a name.
+func (m *made) named() *made {
+	if m == nil || !m.labels {
+		return nil
+	}
+	return &made{onto: &Value{}, labels: true}
 }
 
 // mapOfExpressions writes a map of expressions. What is missing is null in it.
-func (t *translation) mapOfExpressions(n *jmespath.Node, on Value) (Value, error) {
+func mapOfExpressions(t *translation, n *jmespath.Node, on Value) (Value, error) {
 	if on.option != "" {
 		return on, refuse(writeIt, "a map of what may be absent, such as {a: b}, is not imported")
 	}
@@ -47,7 +57,7 @@ func (m *made) set(key string, v Value) {
 }
 
 // orNull is a value of any type, which is null if there is none.
-func (v Value) orNull() string {
+func orNull(v Value) string {
 	switch {
 	case v.isNull():
 		return "dyn(null)"
@@ -64,7 +74,7 @@ func (m *made) value() (Value, error) {
 	v := Value{Type: Type{Kind: Map}, binds: postfix, made: m}
 	entries := make([]string, len(m.keys))
 	for i, key := range m.keys {
-		entries[i] = quote(key) + ": " + m.of[key].orNull()
+		entries[i] = quote(key) + ": " + orNull(m.of[key])
 	}
 	if m.onto == nil {
 		v.Text = "{" + strings.Join(entries, ", ") + "}"
@@ -73,7 +83,7 @@ func (m *made) value() (Value, error) {
 	base, names := *m.onto, literal(listOf(m.keys))
 	chain := "dyn(" + base.in(postfix) + "[k])"
 	for _, key := range slices.Backward(m.keys) {
-		chain = "k == " + quote(key) + " ? " + m.of[key].orNull() + " : " + chain
+		chain = "k == " + quote(key) + " ? " + orNull(m.of[key]) + " : " + chain
 	}
 	v.Text = fmt.Sprintf("(%s.map(k, !(k in %s), k) + %s).transformMapEntry(i, k, {k: %s})", base.in(postfix), names, names, chain)
 	return v, nil
@@ -96,7 +106,7 @@ func merge(_ *translation, args []Value) (Value, error) {
 	onto := args[0]
 	onto.option, onto.absent, onto.guard = "", never, ""
 	m := &made{onto: &onto, of: map[string]Value{}}
-	valid := onto.HasLabels()
+	valid := HasLabels(onto)
 	for _, arg := range args[1:] {
 		if arg.made == nil || arg.made.onto != nil {
 			return arg, refuse(writeIt, "merge() with a map whose keys are not known is not imported")
@@ -107,9 +117,8 @@ func merge(_ *translation, args []Value) (Value, error) {
 			valid = valid && labelKey.MatchString(key) && (of.isNull() || !of.IsConstant && of.Type.Kind == Text && of.Type.Plain)
 		}
 	}
-	v, err := m.value()
-	v.labels = valid
-	return v, err
+	m.labels = valid
+	return m.value()
 }
 
 // labelKey finds keys that are no anchors.
@@ -117,24 +126,27 @@ var labelKey = regexp.MustCompile(`^[A-Za-z0-9][-._/A-Za-z0-9]*$`)
 
 // HasLabels reports whether a value is a map of labels, of which some may be null: their keys and values are valid, and
 // neither anchors nor variables.
-func (v Value) HasLabels() bool {
-	return v.labels || v.made == nil && v.Type.part == labels && !v.CanBeNull()
+func HasLabels(v Value) bool {
+	if v.made != nil {
+		return v.made.labels
+	}
+	return v.Type.part == labels && !v.CanBeNull()
 }
 
 // NotNulls returns what is not null in a map of labels.
-func (v Value) NotNulls() string { return v.in(postfix) + ".transformMap(k, v, v != null, v)" }
+func NotNulls(v Value) string { return v.in(postfix) + ".transformMap(k, v, v != null, v)" }
 
 // escapes are what a text in JSON has in place of characters.
 var escapes = [][2]string{{`\`, `\\`}, {`"`, `\"`}, {"<", `\u003c`}, {">", `\u003e`}, {"&", `\u0026`}, {"\n", `\n`}, {"\r", `\r`}, {"\t", `\t`}, {"\b", `\b`}, {"\f", `\f`}}
 
 // inJSON writes a text of a value in JSON.
-func (s *Scope) inJSON(v Value) (string, error) {
+func inJSON(s *Scope, v Value) (string, error) {
 	if v.IsConstant {
 		raw, err := json.Marshal(v.Constant)
 		return quote(string(raw)), err
 	}
 	if v.option != "" {
-		inner, err := s.inJSON(fresh("v", postfix, v.Type))
+		inner, err := inJSON(s, fresh("v", postfix, v.Type))
 		return v.option + ".optMap(v, " + inner + ").orValue('null')", err
 	}
 	switch v.Type.Kind {
@@ -149,25 +161,25 @@ func (s *Scope) inJSON(v Value) (string, error) {
 	case Integer, Bool:
 		return "string(" + v.Text + ")", nil
 	case List:
-		inner, err := s.inJSON(fresh("e", postfix, v.Type.Item()))
+		inner, err := inJSON(s, fresh("e", postfix, v.Type.Item()))
 		return "'[' + " + v.in(postfix) + ".map(e, " + inner + ").join(',') + ']'", err
 	case Map:
 		if v.made != nil && v.made.onto == nil {
-			return s.mapInJSON(v.made)
+			return mapInJSON(s, v.made)
 		}
 	default:
 	}
 	return "", refuse(writeIt, "the text of what may be a list, a map or a fraction is not imported")
 }
 
-func (s *Scope) mapInJSON(m *made) (string, error) {
+func mapInJSON(s *Scope, m *made) (string, error) {
 	var parts []string
 	for i, key := range slices.Sorted(slices.Values(m.keys)) {
 		raw, err := json.Marshal(key)
 		if err != nil {
 			return "", err
 		}
-		value, err := s.inJSON(m.of[key])
+		value, err := inJSON(s, m.of[key])
 		if err != nil {
 			return "", err
 		}

@@ -83,7 +83,7 @@ func (t *translation) write(n *jmespath.Node, on Value) (Value, error) {
 	case jmespath.Text, jmespath.Key, jmespath.Outer:
 		return t.quoted(n, on)
 	case jmespath.Map:
-		return t.mapOfExpressions(n, on)
+		return mapOfExpressions(t, n, on)
 	case jmespath.Reference:
 	}
 	return Value{}, refuse(writeIt, "an expression as a value, &a, is not imported")

@@ -117,7 +117,7 @@ func Named(text string, t Type) Value { return fresh(text, postfix, t) }
 
 // As returns the value under a name in CEL that evaluates its text, such as a variable of the policy.
 func (v Value) As(text string) Value {
-	return Value{Text: text, binds: postfix, Type: v.Type, emptyText: v.emptyText, labels: v.labels}
+	return Value{Text: text, binds: postfix, Type: v.Type, emptyText: v.emptyText, made: v.made.named()}
 }
 
 // ElementName returns a name for elements of a list that is not taken.
@@ -179,11 +179,11 @@ func (s *Scope) Expression(text string) (Value, error) {
 	if err != nil {
 		return Value{}, refuse("correct the expression", "{{ %s }}: %v", text, err)
 	}
-	return s.parsed(n, text)
+	return parsed(s, n, text)
 }
 
 // parsed writes an expression.
-func (s *Scope) parsed(n *jmespath.Node, text string) (Value, error) {
+func parsed(s *Scope, n *jmespath.Node, text string) (Value, error) {
 	fails := false
 	var read []string
 	v, err := (&translation{Scope: s, fails: &fails, hard: &fails, read: &read, steps: new(int)}).node(n, s.top())

@@ -23,7 +23,7 @@ const (
 func (v Value) Binding() Binding { return v.binds }
 
 // IsNullOrScalar reports whether a value is null, or a text, a number or true or false; and never an error.
-func (v Value) IsNullOrScalar() bool {
+func IsNullOrScalar(v Value) bool {
 	scalar := v.Type.Kind == Text || v.Type.Kind == Either || v.Type.Kind == Integer || v.Type.Kind == Number || v.Type.Kind == Bool
 	return scalar && v.absent == null && v.option != "" && v.NotNull() != ""
 }
@@ -169,7 +169,7 @@ func (s *Scope) Elements(text string) (Value, error) {
 func (s *Scope) pattern(of any) (Value, error) {
 	text, ok := of.(string)
 	if n := starred(text); n != nil {
-		v, err := s.parsed(n, text)
+		v, err := parsed(s, n, text)
 		v.open = [2]bool{false, true}
 		return v, err
 	}

@@ -40,9 +40,8 @@ type Value struct {
 	open [2]bool
 	// items are the objects of a list, if it is one of the API server.
 	items *Value
-	// made is how a map is made, if an expression does it, and labels says that what is made of labels is such.
-	made   *made
-	labels bool
+	// made is how a map is made, if an expression does it.
+	made *made
 	// root says that it is what expressions begin with.
 	root *Scope
 }
