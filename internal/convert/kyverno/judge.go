@@ -48,7 +48,7 @@ func (c *conversion) expressions(r *syntax.Rule) (*piece, error) {
 		return nil, err
 	}
 	if err := j.repeated(); err != nil {
-		return nil, err
+		return nil, &differs{err}
 	}
 	now, err := j.says(j.current())
 	if err != nil {
@@ -172,7 +172,7 @@ func (j *judge) repeated() error {
 	}
 	for _, found := range ofObject.FindAllStringSubmatch(text, -1) {
 		switch field, of := found[1], found[2]; {
-		case field == "metadata" && of != "labels" && of != "annotations" && of != "":
+		case field == "metadata" && of != "labels" && of != "annotations":
 			return refuse(j.r.Field, "it is repeated for workloads, and reads "+found[0]+", which their templates do not have", "turn autogen off, or read request.namespace")
 		case field != "spec" && field != "metadata":
 			return refuse(j.r.Field, "it is repeated for workloads, and reads "+found[0]+", which differs there", "turn autogen off, or write a rule for each kind")

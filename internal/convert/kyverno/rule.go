@@ -1,6 +1,7 @@
 package kyverno
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,6 +35,9 @@ func (c *conversion) rule(r *syntax.Rule) []*piece {
 		return nil
 	}
 	p, err := c.validate(r)
+	if why, ok := errors.AsType[*differs](err); ok {
+		return written(c, r, why)
+	}
 	if err != nil {
 		c.leave(r.Field, err)
 		return nil
