@@ -194,7 +194,7 @@ func (j source) request(field string) (expression.Value, error) {
 	}
 	resource := j.resource(p.group, p.version, p.resource)
 	if resource == nil {
-		return none, refuse(field, "the kind of "+p.resource+" is not known", "name the file with its CustomResourceDefinition, too")
+		return listOfChoice(j, &p, query, field)
 	}
 	apiVersion := schema.GroupVersion{Group: p.group, Version: p.version}.String()
 	if p.named && j.inline && strings.Contains(p.name, "element") {

@@ -136,6 +136,9 @@ func chosen(test string, a, b Value) Value {
 	if b.option != "" {
 		v.absent = null
 		v.option = "(" + test + " ? " + a.Optional() + " : " + b.option + ")"
+		if b.Type.Kind != a.Type.Kind {
+			v.option = "(" + test + " ? optional.of(dyn(" + a.Text + ")) : " + b.option + ".optMap(v, dyn(v)))"
+		}
 	}
 	return v
 }

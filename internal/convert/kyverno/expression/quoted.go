@@ -24,11 +24,30 @@ func (t *translation) text(n *jmespath.Node) (Value, error) {
 	if err != nil {
 		return v, err
 	}
-	if v.root != nil || v.CanBeNull() {
-		return v, refuse(writeIt, "a variable in quotes that may be null is not imported")
+	if v.root != nil || v.isNull() {
+		return v, refuse(writeIt, "a variable in quotes that is null is not imported")
 	}
 	*t.hard = *t.hard || v.CanFail()
+	if v.CanBeNull() {
+		v, err = textOrNull(t.Scope, v)
+		return t.before(v), err
+	}
 	return t.textOf(t.before(v))
+}
+
+// textOrNull writes a value in quotes that may be null, which is the text null.
+func textOrNull(s *Scope, v Value) (Value, error) {
+	fails := v.CanFail()
+	if v.guard == "" {
+		text, err := s.AsText(v)
+		text.fails = fails
+		return text, err
+	}
+	present := fresh(v.Text, v.binds, v.Type)
+	text, err := s.textOf(present)
+	text = fresh(v.guard+" ? "+text.in(disjunction)+" : 'null'", ternary, Type{Kind: Text})
+	text.fails = fails
+	return text, err
 }
 
 // outer writes a variable in backquotes, which is read where the expression is evaluated.
