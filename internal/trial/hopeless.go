@@ -3,10 +3,12 @@ package trial
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -16,12 +18,22 @@ func (t *run) hopeless(fails []usher.Operation, onLeast, onFull error) rule.Prob
 	p := t.problem(fmt.Sprintf("every %s would be refused, because the rule fails: %s", t.refusedObjects(fails), reason(onLeast)), t.remedy(fails))
 	switch {
 	case t.explained.targets == nil || onFull == nil:
-	case lacked(onFull) != "":
+	case lacked(onFull) != "" && !open(t.set, t.like):
 		p.Severity = rule.Mistake
 	default:
 		p.What = fmt.Sprintf("every %s that it was tried on would be refused, because the rule fails: %s", t.refusedObjects(fails), reason(onFull))
 	}
 	return p
+}
+
+// open reports whether objects, or one of their fields, may have fields that are not in the schema: a rule that reads one of
+// these only fails on the objects that it was tried on.
+func open(set *kind.Set, of *kind.Schema) bool {
+	of = set.Resolve(of)
+	return of != nil && (of.Open || slices.ContainsFunc(slices.Collect(maps.Values(of.Properties)), func(field *kind.Schema) bool {
+		field = set.Resolve(field)
+		return field != nil && field.Open
+	}))
 }
 
 // noSuchKey is the error of an expression that reads a field or key which is not there.
