@@ -104,7 +104,7 @@ func notLabels(field string) error {
 }
 
 // labels merges a map of labels, of which some may be null, into a map that may be there.
-func mergedLabels(w *patcher, v expression.Value, at string, present term, to location, field string) (string, error) {
+func mergedLabels(v expression.Value, at string, present term, to location, field string) (string, error) {
 	if !expression.HasLabels(v) {
 		return "", notLabels(field)
 	}

@@ -104,7 +104,7 @@ func (w *patcher) key(key *syntax.Key, at string, to location, of shape) (string
 		return v.NotNull() + " ? " + to.operation("add", v.Text) + " : " + present.text + " ? " + to.operation("remove", "") + " : []", nil
 	}
 	if v, ok := variableOf(w, key.Value); ok && mayBeMap(v, next) {
-		return mergedLabels(w, v, value, present, to, key.Value.Field)
+		return mergedLabels(v, value, present, to, key.Value.Field)
 	}
 	added, err := w.value(key.Value)
 	if key.Value.Sort == syntax.Map {
