@@ -1,11 +1,8 @@
 package compile
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -48,13 +45,4 @@ func (c *Compiled) Typed() Typed {
 		return c.Object
 	}
 	return nil
-}
-
-// RefusesAll returns the field that refuses every request that an object policy selects, of all users; false if
-// there is none.
-func (c *Compiled) RefusesAll(ctx context.Context) (field string, ok bool) {
-	if c.Object == nil {
-		return "", false
-	}
-	return object.RefusesAll(ctx, c.Object)
 }

@@ -2,7 +2,6 @@ package trial
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -109,7 +107,7 @@ func (t *subject) reads(u rule.Use, is func(*kind.Schema) bool, step string) boo
 
 // always warns of a rule that rejects everything, unless that is obvious from the rule.
 func (t *run) always() {
-	if t.rule.Phase != usher.Validate || !t.certain() || t.tried == 0 || t.refused < t.tried || t.unknown || t.explained.reads {
+	if t.rule.Phase != usher.Validate || !t.certain() || t.tried == 0 || t.refused < t.tried || t.unknown || t.explained.reads || t.explained.refuses {
 		return
 	}
 	if (len(t.uses) == 0 || t.limited()) && !t.unlimited() {
@@ -137,17 +135,4 @@ func (t *subject) limited() bool {
 	return !slices.ContainsFunc(t.rule.Match.Selectors, func(s rule.Selector) bool {
 		return schema.FromAPIVersionAndKind(s.APIVersion, s.Kind) == t.of && s.Namespace == "" && s.Name == "" && len(s.Fields) == 0 && (s.Labels == nil || s.Labels.Empty())
 	})
-}
-
-// refusesAll warns of an object policy that refuses every request that it selects, whatever is in it, by
-// anyone. One that says who may nevertheless, or for which objects it is, is meant.
-func refusesAll(ctx context.Context, c *compile.Compiled) []rule.Problem {
-	field, ok := c.RefusesAll(ctx)
-	if !ok {
-		return nil
-	}
-	return []rule.Problem{{
-		Severity: rule.Warning, Field: field, What: "it is always false: the policy refuses every request that it selects",
-		Do: "write what is accepted, or in spec.excludeSubjects who may",
-	}}
 }

@@ -23,6 +23,8 @@ func TestPoliciesThatRefuseEverything(t *testing.T) {
 		{"conditions that are always true", creations + "\nmatchConditions: [{name: a, expression: \"true\"}]\n" + never, "spec.validations[1].expression"},
 		{"deletions", strings.Replace(creations, "CREATE", "DELETE", 1) + "\n" + never, "spec.validations[1].expression"},
 		{"a binding among others", creations + "\nbindings: [{validationActions: [Audit]}, {validationActions: [Deny]}]\n" + never, "spec.validations[1].expression"},
+		{"creations by what they are", strings.Replace(creations, "[CREATE]", "[CREATE, UPDATE]", 1) + "\nvalidations: [{expression: \"request.operation != 'CREATE'\"}]", "spec.validations[0].expression on CREATE"},
+		{"another part of the request", creations + "\nvalidations: [{expression: \"request.resource.resource == 'pods'\"}]", ""},
 		{"a condition", creations + "\nmatchConditions: [{name: a, expression: \"object.metadata.name == 'a'\"}]\n" + never, ""},
 		{"a condition that is never true", creations + "\nmatchConditions: [{name: a, expression: \"false\"}]\n" + never, ""},
 		{"users", creations + "\nsubjects: [{groups: [interns]}]\n" + never, ""},
@@ -39,8 +41,11 @@ func TestPoliciesThatRefuseEverything(t *testing.T) {
 			c := compiled(t, fmt.Sprintf("apiVersion: usher.dev/v1alpha1\nkind: %s\nmetadata: %s\nspec:\n  %s\n", kind, metadata, strings.ReplaceAll(row.spec, "\n", "\n  ")))
 			field := ""
 			for _, p := range tried(t).Try(t.Context(), c).Problems {
-				if strings.Contains(p.What, "refuses every request that it selects") {
+				if _, on, told := strings.Cut(p.What, ": the policy refuses every "); told {
 					field = p.Field
+					if operation := strings.TrimSuffix(on, " that it selects"); operation != "request" {
+						field += " on " + operation
+					}
 				}
 			}
 			if field != row.field {
@@ -52,6 +57,35 @@ func TestPoliciesThatRefuseEverything(t *testing.T) {
 	for _, p := range tried(t).Try(t.Context(), secrets).Problems {
 		if strings.Contains(p.What, "refuses every request") {
 			t.Errorf("a policy that acts on nothing: %v", p)
+		}
+	}
+}
+
+// TestRulesThatRefuseEverything: of kinitiras' policies the same is told.
+func TestRulesThatRefuseEverything(t *testing.T) {
+	t.Parallel()
+	const never, some = `{cue: "object: _ @tag(object)\nvalidate: {valid: false, reason: \"closed\"}"%s}`, `{cue: "object: _ @tag(object)\nvalidate: {valid: object.metadata.name != \"a\"}"%s}`
+	for _, row := range []struct{ reason, selectors, rules, field, which string }{
+		{"everything", "", fmt.Sprintf(never, ""), "spec.validateRules[0]", "request"},
+		{"all of a kind", "{apiVersion: v1, kind: Pod}", fmt.Sprintf(never, ""), "spec.validateRules[0]", "request"},
+		{"creations", "{apiVersion: v1, kind: Pod}", fmt.Sprintf(some, "") + ", " + fmt.Sprintf(never, ", targetOperations: [CREATE]"), "spec.validateRules[1]", "CREATE"},
+		{"one name", "{apiVersion: v1, kind: Pod, name: a}", fmt.Sprintf(never, ""), "", ""},
+		{"some labels", "{apiVersion: v1, kind: Pod, labelSelector: {matchLabels: {a: b}}}", fmt.Sprintf(never, ""), "", ""},
+		{"some objects", "{apiVersion: v1, kind: Pod}", fmt.Sprintf(some, ""), "", ""},
+	} {
+		c := compiled(t, fmt.Sprintf("{apiVersion: policy.kcloudlabs.io/v1alpha1, kind: ClusterValidatePolicy, metadata: {name: p}, spec: {resourceSelectors: [%s], validateRules: [%s]}}", row.selectors, row.rules))
+		field, what, told := "", "", 0
+		for _, p := range tried(t).Try(t.Context(), c).Problems {
+			if told++; strings.Contains(p.What, "the rule refuses every") {
+				field, what = p.Field, p.What
+			}
+		}
+		want := ""
+		if row.field != "" {
+			want = "the rule refuses every " + row.which + " that it selects, whatever is in it"
+		}
+		if field != row.field || what != want || told > 1 {
+			t.Errorf("%s: told %q of %q among %d, want %q of %q", row.reason, what, field, told, want, row.field)
 		}
 	}
 }

@@ -68,6 +68,8 @@ type explained struct {
 	// depends says that expressions of an admission policy ask who sends the request, or for what name in
 	// another way than by comparing it: the requests that it is tried on say little about others.
 	depends bool
+	// refuses says that the rule refuses everything, whatever it is.
+	refuses bool
 	// absent says that the objects do not exist which an object policy has as data.
 	absent bool
 }

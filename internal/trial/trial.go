@@ -106,6 +106,8 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 		result.Problems, result.Unsettled = append(result.Problems, wrong...), result.Unsettled || len(wrong) > 0
 	}
 	words := wordsOf(api.Spec(c.Policy.Object))
+	refuses := refusesAll(ctx, &c)
+	result.Problems = append(result.Problems, refuses...)
 	if typed != nil {
 		t.tryTyped(ctx, set, &c, words, &result)
 	}
@@ -118,7 +120,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 		reads := useProblems(set, r)
 		result.Problems = append(result.Problems, reads...)
 		told := slices.ContainsFunc(c.Problems, func(p rule.Problem) bool { return strings.HasPrefix(p.Field, r.Name) })
-		result.Problems = append(result.Problems, t.tryRule(ctx, set, r, words, explained{reads: len(reads) > 0, step: told})...)
+		result.Problems = append(result.Problems, t.tryRule(ctx, set, r, words, explained{reads: len(reads) > 0, step: told, refuses: slices.ContainsFunc(refuses, func(p rule.Problem) bool { return p.Field == r.Name })})...)
 	}
 	for i := range result.Problems {
 		result.Problems[i] = c.Place(result.Problems[i])
@@ -159,7 +161,6 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 		result.NoSuchKind = nothing
 	}
 	result.Problems = append(result.Problems, fieldPathProblems(set, c, p.Matches())...)
-	result.Problems = append(result.Problems, refusesAll(ctx, c)...)
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
 	problems = append(problems, t.nameProblems(c, p)...)
 	noKind := dataProblems(set, c)
