@@ -35,7 +35,9 @@ func refusesAll(ctx context.Context, c *compile.Compiled) []rule.Problem {
 		p := rule.Problem{Severity: rule.Warning, Field: field, What: fmt.Sprintf("it is always false%s: the policy refuses %s that it selects", on, which)}
 		if p.Do = "write what is accepted, or in spec.excludeSubjects who may"; c.Object == nil {
 			p.What = fmt.Sprintf("the rule refuses %s that it selects, whatever is in it", which)
-			p.Do = "write what is accepted, or select fewer objects"
+			if p.Do = "write what is accepted, or select fewer objects"; on == "" {
+				p.Do += "; with targetOperations: [CREATE], those that exist can be changed and deleted"
+			}
 		}
 		problems = append(problems, p)
 	}
