@@ -22,6 +22,8 @@ type Use struct {
 	Only     bool
 	// Indexed says that the path leads to one element of a list, by its index.
 	Indexed bool
+	// Told says that the value can be in what others read: a message, or an object that is changed.
+	Told bool
 }
 
 // A Holder has a value that a program reads.

@@ -80,6 +80,7 @@ func (c *compilation) step(name, field string, compile func() (rule.Program, []r
 	if errs := rule.Errors(problems); len(errs) > 0 {
 		program = broken(errs)
 	}
+	c.noteSecrets(name, field, program)
 	return rule.Step{Name: name, Program: program}
 }
 

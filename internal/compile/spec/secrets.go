@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"fmt"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -24,7 +23,7 @@ func (c *Compilation) NoteSecrets(program *admission.Program, m *Match, excluded
 	all, only := actsOnSecrets(m, excluded)
 	for _, t := range program.Tellings() {
 		if name := toldBy(&t, all && !t.Mutates, !only || !t.Mutates, params, data); name != "" {
-			c.Problems = append(c.Problems, rule.Problem{Severity: rule.Warning, Field: t.Field, What: fmt.Sprintf("it can contain what is in a Secret, by %s: %s", name, readers(&t)), Do: adviceOf(&t)})
+			c.Problems = append(c.Problems, rule.TellsSecret(t.Field, name, t.Mutates))
 		}
 	}
 }
@@ -47,20 +46,6 @@ func toldBy(t *admission.Telling, object, others bool, params *admissionv1.Param
 		}
 	}
 	return ""
-}
-
-func readers(t *admission.Telling) string {
-	if t.Mutates {
-		return "anyone who may read the changed object can read it"
-	}
-	return "users whose requests are decided, and anyone who reads audit logs, can read it"
-}
-
-func adviceOf(t *admission.Telling) string {
-	if t.Mutates {
-		return "refer to the Secret in the object, and do not copy its data"
-	}
-	return "say what is expected, and not what is there"
 }
 
 // actsOnSecrets reports whether a policy acts on Secrets, and whether it acts on nothing else.

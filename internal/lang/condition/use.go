@@ -17,7 +17,15 @@ func (c *comparison) Uses() []rule.Use {
 	if c.value != nil {
 		left = append(left, c.value.Uses(field+".valueRef")...)
 	}
-	return append(left, c.message.Uses(field+".message")...)
+	return append(left, told(c.message.Uses(field+".message"))...)
+}
+
+// told returns uses of values that are in a message.
+func told(uses []rule.Use) []rule.Use {
+	for i := range uses {
+		uses[i].Told = true
+	}
+	return uses
 }
 
 // compared returns the constants on the right-hand side.

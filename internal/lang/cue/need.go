@@ -20,6 +20,8 @@ type need struct {
 	// else.
 	compared []rule.Comparison
 	only     bool
+	// told says that it can be in a message.
+	told bool
 }
 
 // mostCompared is how many comparisons of one value are told.
@@ -53,7 +55,7 @@ func (n *need) add(other *need) {
 		if more := mostCompared - len(compared); more > 0 {
 			compared = slices.Concat(compared, other.compared[:min(more, len(other.compared))])
 		}
-		*n = need{whole: true, compared: compared, only: n.compares() && other.compares()}
+		*n = need{whole: true, compared: compared, only: n.compares() && other.compares(), told: n.told || other.told}
 		return
 	}
 	if other.each != nil {

@@ -26,6 +26,7 @@ func readsOf(file *ast.File, form Form) map[string]*need {
 	}
 	t.declarations(file.Decls)
 	t.walk(file)
+	t.tell()
 	reads := map[string]*need{}
 	for _, name := range t.params {
 		if t.lost {
@@ -71,6 +72,9 @@ type use struct {
 	to []any
 	// compared are the constants that it is compared with, if that is all that is done.
 	compared []rule.Comparison
+	// within is the key of the field or clause in which it stands, and told says that it is in a message.
+	within any
+	told   bool
 }
 
 // declarations collects the top-level fields.
@@ -128,6 +132,7 @@ func (t *tracer) mention(id *ast.Ident) {
 	if u.does, u.to = t.does(top); u.does == readAll {
 		u.compared = t.comparisons(top)
 	}
+	u.within, u.told = t.placeOf()
 	t.uses[key] = append(t.uses[key], u)
 }
 
@@ -246,5 +251,5 @@ func (t *tracer) useNeed(u use) *need {
 		return total
 	case readAll:
 	}
-	return &need{whole: true, compared: u.compared, only: len(u.compared) > 0}
+	return &need{whole: true, compared: u.compared, only: len(u.compared) > 0, told: u.told}
 }

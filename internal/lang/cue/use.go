@@ -37,7 +37,7 @@ func (n *need) appendUses(all []rule.Use, at rule.Use) []rule.Use {
 		return all
 	}
 	if n.whole || n.each == nil && len(n.fields) == 0 && len(n.elements) == 0 {
-		at.Compared, at.Only = n.compared, n.compares()
+		at.Compared, at.Only, at.Told = n.compared, n.compares(), n.told
 		return append(all, at)
 	}
 	next := func(step string, indexed bool) rule.Use {

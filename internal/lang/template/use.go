@@ -9,7 +9,10 @@ func (p *plan) Uses() []rule.Use {
 		all = append(all, t.Uses("template.value")...)
 	}
 	if p.reference != nil {
-		all = append(all, p.reference.Uses("template.valueRef")...)
+		// The value itself comes first, and then what it is found by.
+		uses := p.reference.Uses("template.valueRef")
+		uses[0].Told = true
+		all = append(all, uses...)
 	}
 	return all
 }
