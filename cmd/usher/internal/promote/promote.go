@@ -120,16 +120,16 @@ func (f *promoteFlags) register(flags *pflag.FlagSet) {
 
 // again returns the flags that are given, but for the namespace, as they are written.
 func (f *promoteFlags) again() string {
-	text := ""
+	var flags strings.Builder
 	for _, flag := range []struct{ name, value string }{{"kubeconfig", f.kubeconfig}, {"context", f.context}} {
 		if flag.value != "" {
-			text += fmt.Sprintf(" --%s %s", flag.name, flag.value)
+			fmt.Fprintf(&flags, " --%s %s", flag.name, flag.value)
 		}
 	}
 	if f.Apply {
-		text += " --apply"
+		flags.WriteString(" --apply")
 	}
-	return text
+	return flags.String()
 }
 
 // candidateNamed returns the kind and the name of a candidate.
