@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,10 +111,7 @@ func TestCandidatesAsInForce(t *testing.T) {
 // answered returns the answer of a plugin to the creation of a pod: its labels, or that it is denied.
 func answered(t *testing.T, p *plugin.Plugin, labels map[string]string) string {
 	t.Helper()
-	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{}}}
-	for key, value := range labels {
-		pod.Labels[key] = value
-	}
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: maps.Clone(labels)}}
 	a := admission.NewAttributesRecord(pod, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "shop", "web",
 		corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false, nil)
 	objects := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
