@@ -66,7 +66,9 @@ func ExampleLive_Explain() {
 		Rules []struct {
 			Policy  usher.PolicyRef
 			Outcome usher.Outcome
-			Steps   []struct{ Reading struct{ Expressions []expression } }
+			Steps   []struct {
+				Reading struct{ Expressions []expression }
+			}
 		}
 	}
 	if err := json.Unmarshal(text, &explanation); err != nil {
