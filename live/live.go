@@ -41,7 +41,7 @@ func Main() { isolated.Main() }
 // Options configure a [Live]. The zero value works, without facts and without a log.
 type Options struct {
 	// Facts gets what rules read in addition to a request, such as namespaces; if it is nil, rules that
-	// need facts fail.
+	// need facts fail, and each of their policies has a problem that says so.
 	Facts fact.Resolver
 	// FailurePolicy is that of rules whose policies have none; it is Fail unless set.
 	FailurePolicy usher.FailurePolicy

@@ -38,7 +38,8 @@ type Configuration struct {
 	// begins at the working folder of the server.
 	Policies []string `json:"policies,omitempty"`
 	// FromAPI says whether to read policies from the API that the server serves or, if it is an
-	// extension of another one, from that. The default is true if there are no Policies.
+	// extension of another one, from that, in addition to Policies. The default is true if there are no
+	// Policies, and false if there are some.
 	FromAPI *bool `json:"fromAPI,omitempty"`
 	// ProofKeys are files with the keys of policy proofs, 32 bytes each, such as those of the Secret
 	// usher-proofs. Policies in the API that need a proof then count only with one by any of them;

@@ -60,6 +60,23 @@ func (p *params) put(problems []rule.Problem) bool {
 	return true
 }
 
+// unanswered returns which policies need facts that nobody resolves: they fail.
+func (l *Live) unanswered(enforced []compile.Compiled) []rule.Problem {
+	if l.options.Facts != nil {
+		return nil
+	}
+	var problems []rule.Problem
+	for i := range enforced {
+		if what := enforced[i].ReadsBeside(); what != "" {
+			problems = append(problems, enforced[i].Place(rule.Problem{
+				Severity: rule.Mistake, Field: "spec", What: "it reads " + what + ", which this program has no facts for, and fails for the requests that need it",
+				Do: "give the program facts (live.Options.Facts)",
+			}))
+		}
+	}
+	return problems
+}
+
 // readParams reads what policies need after each update and from time to time, until ctx is
 // done.
 func (l *Live) readParams(ctx context.Context) {
