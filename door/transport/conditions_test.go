@@ -107,6 +107,10 @@ func TestConditions(t *testing.T) {
 			[]step{get7, {method: "DELETE", path: one, body: `"gracePeriodSeconds":3,"preconditions":{"uid":"u","resourceVersion":"7"}`}}, 200,
 		},
 		{
+			"a deletion of what is not there, and may be there now", "DELETE", "application/json", "", allow,
+			[]step{{method: "GET", path: one, code: 404}}, 404,
+		},
+		{
 			"a deletion with a version of its own", "DELETE", "application/json", `{"preconditions":{"resourceVersion":"6"}}`, allow,
 			[]step{get7, {method: "DELETE", path: one, body: `{"preconditions":{"resourceVersion":"6"}}`, code: 409, answer: conflict}}, 409,
 		},
@@ -167,5 +171,30 @@ func TestDeletionOfACollection(t *testing.T) {
 	}
 	if code, message := do(t, client, "DELETE", server+many, "", ""); code != 400 || message != `admission webhook "validate.usher.dev" denied the request: it is kept` {
 		t.Errorf("code %d: %s", code, message)
+	}
+}
+
+// TestDeletionOfNoList: nothing is deleted about which nobody has decided.
+func TestDeletionOfNoList(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{
+		`{}`, `{"kind":"Status","apiVersion":"v1","status":"Success"}`, `{"kind":"ConfigMapList","apiVersion":"v1","items":{}}`,
+		`{"kind":"ConfigMapList","apiVersion":"v1","items":["a"]}`, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`, `[]`, `null`,
+	} {
+		server := serve(t, step{method: "GET", path: many, answer: answer})
+		client := wrapped(t, server, allow, transport.Options{})
+		if code, message := do(t, client, "DELETE", server+many, "", ""); code != 500 {
+			t.Errorf("%s: code %d: %s", answer, code, message)
+		}
+	}
+	for _, items := range []string{"[]", "null"} {
+		server := serve(t,
+			step{method: "GET", path: many, answer: `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":` + items + `}`},
+			step{method: "DELETE", path: many, query: "resourceVersion=9&resourceVersionMatch=Exact"},
+		)
+		client := wrapped(t, server, allow, transport.Options{})
+		if code, message := do(t, client, "DELETE", server+many, "", ""); code != 200 {
+			t.Errorf("%s: code %d: %s", items, code, message)
+		}
 	}
 }

@@ -1,12 +1,15 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
@@ -24,7 +27,9 @@ func (x *exchange) remove() (*http.Response, error) {
 	theirs := options.Preconditions != nil && options.Preconditions.ResourceVersion != nil
 	return x.conditionally(!theirs, func(old map[string]any) (*http.Response, error) {
 		if old == nil {
-			return x.pass()
+			// If it is created now, nobody has decided about its deletion.
+			missing := apierrors.NewNotFound(x.target.resource.GroupResource(), x.target.name)
+			return x.respond(&missing.ErrStatus)
 		}
 		asked, err := x.removal(old, options)
 		if err != nil {
@@ -111,9 +116,12 @@ func (x *exchange) removeCollection() (*http.Response, error) {
 		if version == "" {
 			version = list.Metadata.ResourceVersion
 		}
+		kind := strings.TrimSuffix(list.Kind, "List")
+		// Those that are created meanwhile are not in it.
+		asked = asked || x.concerns(schema.FromAPIVersionAndKind(list.APIVersion, kind), usher.Delete)
 		for _, item := range list.Items {
 			// Items of a list omit apiVersion and kind.
-			item["apiVersion"], item["kind"] = list.APIVersion, strings.TrimSuffix(list.Kind, "List")
+			item["apiVersion"], item["kind"] = list.APIVersion, kind
 			may, err := x.removal(item, options)
 			if err != nil {
 				return nil, err
@@ -133,6 +141,9 @@ func (x *exchange) removeCollection() (*http.Response, error) {
 	to := x.query(url.Values{"resourceVersion": {version}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)}})
 	return x.send(to, x.request.Header, x.body)
 }
+
+// errNoList is the error for a response that does not tell what is deleted.
+var errNoList = errors.New("read what is to be deleted, to decide about it: the response is not a list of objects")
 
 // A list is a page of a collection.
 type list struct {
@@ -158,11 +169,16 @@ func (s *server) list(query url.Values) (*list, error) {
 	page.APIVersion, _ = tree["apiVersion"].(string)
 	page.Kind, _ = tree["kind"].(string)
 	page.Metadata.ResourceVersion, page.Metadata.Continue = text(tree, "resourceVersion"), text(tree, "continue")
-	items, _ := tree["items"].([]any)
+	items, isList := tree["items"].([]any)
+	if !strings.HasSuffix(page.Kind, "List") || page.APIVersion == "" || !isList && tree["items"] != nil {
+		return nil, errNoList
+	}
 	for _, item := range items {
-		if object, ok := item.(map[string]any); ok {
-			page.Items = append(page.Items, object)
+		object, ok := item.(map[string]any)
+		if !ok {
+			return nil, errNoList
 		}
+		page.Items = append(page.Items, object)
 	}
 	return page, nil
 }

@@ -5,7 +5,8 @@
 //	  --kubeconfig=$KUBECONFIG --authentication-kubeconfig=$KUBECONFIG --authorization-kubeconfig=$KUBECONFIG \
 //	  --admission-control-config-file=admission.yaml
 //
-// Four lines make it obey policies: see newOptions.
+// Four lines make it obey policies: see newOptions. With --authorization-policies it asks policies who may do what, too: see
+// authorize.
 package main
 
 import (
@@ -18,15 +19,19 @@ import (
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/union"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
 	utilcompatibility "k8s.io/apiserver/pkg/util/compatibility"
 
+	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/examples/apiserver/shop"
 	v1 "github.com/usher-dev/usher/examples/apiserver/shop/v1"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/plugin"
+	"github.com/usher-dev/usher/source/dir"
 )
 
 func main() {
@@ -53,20 +58,36 @@ func run(ctx context.Context, args []string) error {
 	o := newOptions()
 	flags := pflag.NewFlagSet("apiserver", pflag.ContinueOnError)
 	o.AddFlags(flags)
+	folder := flags.String("authorization-policies", "", "folder with authorization policies, which are asked before the authorizer of the cluster")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
 		return err
 	}
-	server, err := newServer(o)
+	server, err := newServer(ctx, o, *folder)
 	if err != nil {
 		return err
 	}
 	return server.PrepareRun().RunWithContext(ctx)
 }
 
-func newServer(o *options.RecommendedOptions) (*genericapiserver.GenericAPIServer, error) {
+// authorize has the policies in a folder decide who may do what, and the authorizer that the server has where they have no opinion.
+func authorize(ctx context.Context, config *genericapiserver.RecommendedConfig, folder string) error {
+	policies := live.New(live.Options{})
+	go func() { _ = policies.Run(ctx, dir.New(folder)) }() // WaitLoaded returns its error
+	if err := policies.WaitLoaded(ctx); err != nil {
+		return fmt.Errorf("load authorization policies: %w", err)
+	}
+	config.Authorization.Authorizer = union.New(
+		authorizerfactory.NewPrivilegedGroups("system:masters"),
+		apiserver.NewAuthorizer(policies, apiserver.AuthorizerOptions{Rules: policies}),
+		config.Authorization.Authorizer,
+	)
+	return nil
+}
+
+func newServer(ctx context.Context, o *options.RecommendedOptions, folder string) (*genericapiserver.GenericAPIServer, error) {
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return nil, fmt.Errorf("make certificate: %w", err)
 	}
@@ -77,6 +98,11 @@ func newServer(o *options.RecommendedOptions) (*genericapiserver.GenericAPIServe
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	if err := o.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("configure server: %w", err)
+	}
+	if folder != "" {
+		if err := authorize(ctx, config, folder); err != nil {
+			return nil, err
+		}
 	}
 	server, err := config.Complete().New("apiserver", genericapiserver.NewEmptyDelegate())
 	if err != nil {
