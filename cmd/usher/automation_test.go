@@ -264,6 +264,15 @@ func TestPreCommitHooksRunWhenTheyHaveTo(t *testing.T) {
 func TestPreCommitHooks(t *testing.T) {
 	t.Parallel()
 	dir, _ := repository(t, "--pack", "image-tags")
+	text, err := os.ReadFile(filepath.Join(dir, ".pre-commit-config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(`- id: (\S+)`).FindAllStringSubmatch(string(text), -1) {
+		if _, ok := hooks(t)[match[1]]; !ok {
+			t.Errorf("usher init writes the hook %s, which there is not", match[1])
+		}
+	}
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: cart, namespace: shop}\nspec: {containers: [{name: main, image: \"registry.example.com/cart:1\"}]}\n"
 	writeFile(t, filepath.Join(dir, "manifests", "pod.yaml"), pod)
 	policy, err := os.ReadFile(filepath.Join(dir, "policies", "image-tags.yaml"))

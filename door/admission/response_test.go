@@ -80,10 +80,11 @@ func TestWarnings(t *testing.T) {
 	var many, cut []string
 	for i := range 40 {
 		many = append(many, fmt.Sprintf("%02d%s", i, long))
-		if i < 16 {
+		if i < 15 {
 			cut = append(cut, fmt.Sprintf("%02d%s…", i, strings.Repeat("é", 253)))
 		}
 	}
+	cut = append(cut, "25 more warnings are left out: 'usher decide' shows all of a request, and 'usher check' those of a policy")
 	tests := []struct {
 		reason string
 		said   []string
@@ -94,7 +95,7 @@ func TestWarnings(t *testing.T) {
 		{"lines become one, in order, each once", []string{"b\nb", "a\x1b[31m", "b b", "b\tb"}, []string{"b b", "a [31m"}},
 		{"bytes that are no text are marked", []string{"a\xff\xfeb"}, []string{"a\ufffdb"}},
 		{"a long one is left alone while there is room", []string{long, "b"}, []string{long, "b"}},
-		{"all are cut when there is no room, and the last are dropped", many, cut},
+		{"all are cut when there is no room, and the last are counted", many, cut},
 		{"one that is too long for all the room", []string{strings.Repeat("x", 5000)}, []string{strings.Repeat("x", 255) + "…"}},
 	}
 	for _, test := range tests {

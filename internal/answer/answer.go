@@ -197,11 +197,12 @@ func failureOf(f *usher.Finding) string {
 }
 
 // Warnings returns the warnings in a form that an API server passes on in full: it
-// drops those with control characters and shortens them all when they are too long.
+// drops those with control characters and shortens them all when they are too long. The last one then says how many
+// are left out.
 func Warnings(warnings []string) []string {
 	var clean []string
-	total := 0
-	for _, warning := range warnings {
+	total, left := 0, 0
+	for i, warning := range warnings {
 		warning = printable.Blank(warning)
 		if warning == "" || slices.Contains(clean, warning) {
 			continue
@@ -210,6 +211,7 @@ func Warnings(warnings []string) []string {
 		total += utf8.RuneCountInString(warning)
 		if total > 2*maxWarnings && len(clean) > maxWarnings/maxWarning {
 			// Enough to fill all available space.
+			left = len(warnings) - i - 1
 			break
 		}
 	}
@@ -219,9 +221,13 @@ func Warnings(warnings []string) []string {
 	total = 0
 	for i, warning := range clean {
 		clean[i] = printable.CutRunes(warning, maxWarning)
-		if total += utf8.RuneCountInString(clean[i]); total > maxWarnings {
-			return clean[:i]
+		size := utf8.RuneCountInString(clean[i])
+		last := i == len(clean)-1 && left == 0
+		if total+size > maxWarnings || !last && total+size > maxWarnings-maxWarning {
+			left += len(clean) - i
+			return append(clean[:i], fmt.Sprintf("%d more warnings are left out: 'usher decide' shows all of a request, and 'usher check' those of a policy", left))
 		}
+		total += size
 	}
 	return clean
 }

@@ -21,7 +21,7 @@ import (
 
 // start has the files of a new repository beside policies and their cases.
 //
-//go:embed init/README.md init/workflow.yaml
+//go:embed init/README.md init/workflow.yaml init/pre-commit.yaml
 var start embed.FS
 
 // Init returns usher init.
@@ -32,9 +32,10 @@ func Init(s cli.Streams) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write a repository of policies to start from",
 		Long: `Init writes policies of packs with their test cases, a workflow that checks and tests them,
-and a README, into a folder, which is the current one by default. A README and a workflow that
-exist stay as they are; if one of the policies or of their cases exists, nothing is written.
-With --pack none it writes only the workflow and the README, beside policies that you have.
+hooks for pre-commit that do so before each commit, and a README, into a folder, which is the
+current one by default. Of these, files that exist stay as they are; if one of the policies or
+of their cases exists, nothing is written. With --pack none it writes only the workflow, the
+hooks and the README, beside policies that you have.
 
 The cases have the params and actions of the pack, so that they pass with any --params and
 --action, and go on passing when you change those of the policies.`,
@@ -137,11 +138,21 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 	if err != nil {
 		return nil, fmt.Errorf("read workflow: %w", err)
 	}
+	hooks, err := start.ReadFile("init/pre-commit.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("read hooks: %w", err)
+	}
 	version := installable(cli.BuildVersion().Version)
+	hooks = bytes.ReplaceAll(hooks, []byte("rev: VERSION"), []byte("rev: "+cmp.Or(version, "main")))
+	if len(policies) == 0 {
+		// There may be no cases, without which the hook fails.
+		hooks = bytes.ReplaceAll(hooks, []byte("  - id: usher-test"), []byte("  # - id: usher-test"))
+	}
 	workflow = bytes.ReplaceAll(workflow, []byte("usher@VERSION"), []byte("usher@"+cmp.Or(version, "main")))
 	all := []files.File{
 		{Path: "README.md", Optional: true, Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
 		{Path: workflowFile, Optional: true, Content: bytes.ReplaceAll(workflow, []byte("{version: VERSION}"), []byte("{version: '"+version+"'}"))},
+		{Path: ".pre-commit-config.yaml", Optional: true, Content: hooks},
 	}
 	for i := range policies {
 		p := &policies[i]

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,6 +136,9 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		if err := f.print(s, &report); err != nil {
 			return err
 		}
+	}
+	if len(f.policies) > 0 && slices.ContainsFunc(report.Decisions, func(j Judgement) bool { return j.fails() }) {
+		cli.Notef(cmd, s, "note", "a rule fails: 'usher check' says what is wrong with policies")
 	}
 	if late == nil && report.Denied > 0 {
 		return cli.ErrNegative

@@ -47,6 +47,11 @@ type Judgement struct {
 	read []map[string]any
 }
 
+// fails reports whether a rule has no result, or a part of one.
+func (j *Judgement) fails() bool {
+	return slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.Failure() != nil })
+}
+
 // An asked is the request to one phase and its decision.
 type asked struct {
 	request  *usher.Request
