@@ -54,7 +54,7 @@ func (l *Live) build(sets []*merged) built {
 	status.countKnown(l.elsewhere)
 	l.judged = l.options.Engine.Now()
 	ineffective := compile.Ineffective(slices.Concat(enforced, suspended), l.elsewhere, l.judged)
-	problems = slices.Concat(problems, compile.Twice(enforced, l.elsewhere), compile.Unbound(all), l.params.found(), l.unanswered(enforced), ineffective)
+	problems = slices.Concat(problems, compile.Twice(enforced, l.elsewhere), compile.Unbound(all), l.params.found(), unanswered(l.options.Facts, enforced), ineffective)
 	rule.SortProblems(problems)
 	status.Problems = problems
 	last := l.current.Load().status

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -61,8 +62,8 @@ func (p *params) put(problems []rule.Problem) bool {
 }
 
 // unanswered returns which policies need facts that nobody resolves: they fail.
-func (l *Live) unanswered(enforced []compile.Compiled) []rule.Problem {
-	if l.options.Facts != nil {
+func unanswered(facts fact.Resolver, enforced []compile.Compiled) []rule.Problem {
+	if facts != nil {
 		return nil
 	}
 	var problems []rule.Problem
