@@ -35,6 +35,11 @@ func (c *Compiled) ReadsBeside() string {
 	}) {
 		return "the labels of namespaces"
 	}
+	return c.traced()
+}
+
+// traced returns which other objects the rules read.
+func (c *Compiled) traced() string {
 	for i := range c.Rules {
 		for _, step := range c.Rules[i].Steps {
 			if traced, ok := step.Program.(rule.Traced); ok {
