@@ -194,8 +194,8 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	return d, nil
 }
 
-// unscaled warns of an object policy that does not see how the replicas that it is about change. Writers of
-// kinitiras' kinds get no warning that kinitiras does not give.
+// unscaled warns of an object policy that does not see how the replicas that it is about change. It says nothing of
+// kinitiras' kinds.
 func unscaled(c compile.Compiled) []rule.Problem {
 	if c.Object == nil {
 		return nil
