@@ -393,6 +393,33 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestOpensWhatDecides: admission policies of Kubernetes come with their bindings, and candidates as the policies in them.
+func TestOpensWhatDecides(t *testing.T) {
+	t.Parallel()
+	const (
+		vap     = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: bound}, spec: {matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}}}`
+		binding = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: its-binding}, spec: {policyName: bound}}`
+		another = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: of-another}, spec: {policyName: another}}`
+	)
+	candidate := `{apiVersion: usher.dev/v1alpha1, kind: PolicyCandidate, metadata: {name: next, namespace: shop}, spec: {policies: [` + strings.Replace(asked, ", namespace: vault", "", 1) + `]}}`
+	p := newRig(t, vap, binding, another, candidate).open("admin")
+	got := ask[live.Opened](p, "live/open", live.Opening{Policy: &live.Ref{Kind: "ValidatingAdmissionPolicy", Name: "bound"}}, http.StatusOK).State.Policies
+	if !strings.Contains(got, "its-binding") || strings.Contains(got, "of-another") {
+		t.Errorf("opened\n%s", got)
+	}
+	got = ask[live.Opened](p, "live/open", live.Opening{Policies: []live.Ref{{Kind: "PolicyCandidate", Namespace: "shop", Name: "next"}}}, http.StatusOK).State.Policies
+	if !strings.Contains(got, "name: asked-policy\n  namespace: shop") || strings.Contains(got, "PolicyCandidate") {
+		t.Errorf("opened\n%s", got)
+	}
+	listed := ask[live.Listing](p, "live/policies", live.Scope{}, http.StatusOK)
+	if len(listed.Policies) != 1 || !listed.Policies[0].Foreign || listed.Policies[0].Kinds != "deployments.apps" {
+		t.Errorf("policies %+v", listed.Policies)
+	}
+	if want := []live.Ref{{Kind: "ObjectPolicy", Namespace: "shop", Name: "asked-policy"}}; len(listed.Candidates) != 1 || cmp.Diff(want, listed.Candidates[0].Policies) != "" {
+		t.Errorf("candidates %+v", listed.Candidates)
+	}
+}
+
 // TestFlagsOfACluster: what is for a cluster needs one, and a kubeconfig that does not exist is an error.
 func TestFlagsOfACluster(t *testing.T) {
 	t.Parallel()
