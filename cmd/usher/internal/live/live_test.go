@@ -380,6 +380,9 @@ func TestOpen(t *testing.T) {
 		if got.State.Object != "" || !slices.ContainsFunc(got.Missing, func(g live.Gap) bool { return g.What == row.says }) || got.State.Policies == "" {
 			t.Errorf("%+v: %+v", row.object, got)
 		}
+		if of := "usher exempt --from-cluster -f REFUSED.yaml --reason WHY --owner WHO"; (got.Commands[0].Run == of) != (row.says == "recordings") {
+			t.Errorf("%+v: %+v", row.object, got.Commands)
+		}
 	}
 	if strings.Contains(p.seen.String(), "aGlkZGVu") {
 		t.Error("the page gets the Secret")

@@ -255,6 +255,9 @@ func (l *Live) object(ctx context.Context, in *Opening, o *Opened) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		o.Missing = append(o.Missing, notRecorded)
+		// Nothing can be done about an object that is not there.
+		o.Commands = []Command{}
+		o.lines(&Opening{})
 		return gap(err.Error())
 	case err != nil:
 		return gap(err.Error())
