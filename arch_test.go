@@ -225,6 +225,8 @@ var mayImport = []struct {
 	{"internal/changes", nil},
 	// What reads files of objects, policies or cases finds them the same way.
 	{"internal/manifest", nil},
+	// Files in registries; what they are is known to its caller.
+	{"internal/artifact", nil},
 	{"internal/graceful", []string{"internal/limit"}},
 	// A page for the user of this machine, and its API. What it answers comes from its caller.
 	{"internal/console", []string{"internal/graceful", "internal/manifest", "internal/printable"}},
@@ -290,6 +292,8 @@ var homes = []struct {
 	{"k8s.io/client-go", []string{
 		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/clients", "internal/replicas", "internal/cert", "internal/keyring", "internal/serve/...", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
+	// Registries of OCI artifacts.
+	{"oras.land/oras-go", []string{"internal/artifact"}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
 	// The dispatchers of the API server tell tracers which webhook they call; spans records what a server does.

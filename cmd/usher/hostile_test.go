@@ -74,6 +74,8 @@ func TestHostileTexts(t *testing.T) {
 		"usher init":            {{filepath.Join(filepath.Dir(objects), "init"), "--pack", hostile}, {objects}},
 		"usher library install": {{hostile}, {"--kubeconfig", hostile, "best-practices"}},
 		"usher library list":    {{hostile}, {"--packs", files["packs"]}},
+		"usher library pull":    {{hostile, "--out", hostile}, {"oci://" + hostile, "--out", hostile}},
+		"usher library push":    {{hostile, hostile}, {files["packs"], "oci://" + hostile}, {hostile, "oci://registry.example/a:1"}},
 		"usher library show":    {{hostile}, {"--packs", files["packs"], "hostile"}},
 		"usher library try":     {{"best-practices", "rbac-hygiene", "-f", objects}, {hostile, "-f", objects}, {"best-practices", "-f", files["syntax.yaml"]}},
 		"usher import":          {{hostile}},

@@ -18,7 +18,7 @@ until you have them deny, and what differs from one organisation to the next, su
 registries and domains, are params.
 
 Packs of your own are folders with the same layout: a pack.yaml, one policy a file, and
-test cases in cases. Name them with --packs.`,
+test cases in cases. Name them with --packs. Registries keep them: push and pull.`,
 		Example: `  # what is there?
   usher library list
 
@@ -33,6 +33,6 @@ test cases in cases. Name them with --packs.`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newList(s), newShow(s), try, newInstall(s))
+	cmd.AddCommand(newList(s), newShow(s), try, newInstall(s), newPush(s), newPull(s))
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/artifact"
 	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
@@ -27,13 +28,15 @@ type Flags struct {
 	folders, params []string
 	namespaces      []string
 	action          string
+	command         *cobra.Command
 	// all are the packs, once they are read.
 	all []library.Pack
 }
 
 // Register adds the flag that names more packs.
 func (f *Flags) Register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.folders, "packs", nil, "folder with a pack.yaml, or with folders that have one: packs of your own (repeatable)")
+	f.command = cmd
+	cmd.Flags().StringArrayVar(&f.folders, "packs", nil, "folder with a pack.yaml, or with folders that have one: packs of your own; or one in a registry, oci://HOST/NAME@sha256:DIGEST (repeatable)")
 }
 
 // RegisterSettings adds the flags with the settings of policies.
@@ -58,7 +61,7 @@ func (f *Flags) Packs() ([]library.Pack, error) {
 		return nil, err
 	}
 	for _, folder := range f.folders {
-		found, err := read(folder)
+		found, err := f.read(folder)
 		if err != nil {
 			return nil, fmt.Errorf("--packs %s: %w", folder, err)
 		}
@@ -68,9 +71,13 @@ func (f *Flags) Packs() ([]library.Pack, error) {
 	return f.all, err
 }
 
-// read returns the pack in a folder, or those in the folders of it. Links that lead out of the
+// read returns the pack in a registry or a folder, or those in the folders of it. Links that lead out of the
 // folder are not followed: packs come from others.
-func read(folder string) ([]library.Pack, error) {
+func (f *Flags) read(folder string) ([]library.Pack, error) {
+	if strings.HasPrefix(folder, artifact.Scheme) {
+		pack, err := pinned(f.command.Context(), folder)
+		return []library.Pack{pack}, err
+	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, err
