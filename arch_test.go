@@ -227,6 +227,7 @@ var mayImport = []struct {
 	{"internal/manifest", nil},
 	// Files in registries; what they are is known to its caller.
 	{"internal/artifact", nil},
+	{"internal/artifact/artifacttest", nil},
 	{"internal/graceful", []string{"internal/limit"}},
 	// A page for the user of this machine, and its API. What it answers comes from its caller.
 	{"internal/console", []string{"internal/graceful", "internal/manifest", "internal/printable"}},

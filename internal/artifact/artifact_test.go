@@ -248,7 +248,7 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	r.Before = func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Www-Authenticate", `Bearer realm="http://192.0.2.1/token",service="a"`)
+		w.Header().Set("WWW-Authenticate", `Bearer realm="http://192.0.2.1/token",service="a"`)
 		w.WriteHeader(http.StatusUnauthorized)
 		return true
 	}
@@ -277,7 +277,7 @@ func TestCredentials(t *testing.T) {
 			if user == "jane" && password == "secret" {
 				return false
 			}
-			w.Header().Set("Www-Authenticate", `Basic realm="r"`)
+			w.Header().Set("WWW-Authenticate", `Basic realm="r"`)
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
 		}
