@@ -22,25 +22,26 @@ const (
 	ruleGrace    = overrun.Late
 	requestGrace = 20 * time.Millisecond
 	// maxKeptEvents limits the memory that is used again.
-	maxKeptEvents = 256
+	maxKeptEvents = 1024
 )
 
-// An attempt runs the programs for a request. The first attempt is a goroutine with all of the evaluation,
-// for which the caller waits. If a program does not end, the goroutine is left behind, with everything
-// that it can change. The second attempt evaluates the request again on the goroutine of the caller: it
+// An attempt runs the programs for a request. The first attempt begins on the goroutine of the caller, and stays there
+// while all rules are brief. With the first rule that is not, the evaluation goes on on a goroutine for which the caller
+// waits. If a program does not end, the goroutine is left behind, with everything that it can change. The second attempt evaluates the request again on the goroutine of the caller: it
 // takes what programs have said from the first attempt, has the one that did not end fail, and runs each
 // of the others on a goroutine that can be left.
 type attempt struct {
 	engine  *Engine
 	request *usher.Request
 	began   time.Time
-	// inline says that nobody leaves it.
-	inline bool
+	// inline says that nobody leaves it, and moved that it is on a goroutine that can be left.
+	inline, moved bool
 	// careful says that it is a second attempt, or that there is no first one.
 	careful bool
 	// repeat are the events of the first attempt that are yet to be repeated. Then culprit is the step that
 	// did not end, nil if none was at work, and failure its error.
 	repeat  []event
+	heard   []said
 	culprit *rule.Step
 	failure error
 	// silent is how many findings the first attempt has told.
@@ -53,6 +54,8 @@ type attempt struct {
 	mu     sync.Mutex
 	left   bool
 	events []event
+	// said is what those events have that are more than that a program said nothing.
+	said []said
 	running
 	told int
 	// inspects says that it has come to the objects that exist, and holds that others wait for it to end.
@@ -68,11 +71,16 @@ type running struct {
 	turn  *overrun.Turn
 }
 
-// An event is what a program has said, or a fact that was resolved.
+// An event is that a program has run, or that a fact was resolved, without step.
 type event struct {
 	step *rule.Step
-	out  rule.Outcome
-	// fact is the key of the fact.
+	// said is the place of what is known of it, and one; 0 is that the program said nothing.
+	said int
+}
+
+// A said is what a program has said, or a fact with its key.
+type said struct {
+	out   rule.Outcome
 	fact  string
 	value any
 	err   error
@@ -84,8 +92,8 @@ func (e *Engine) carefully(r *usher.Request) *attempt {
 }
 
 // attempt decides a request by the rules of passes.
-func (e *Engine) attempt(ctx context.Context, r *usher.Request, looks *usher.Paths, passes []int, each func(*usher.Finding)) (usher.Decision, error) {
-	d, err := e.evaluation(r, looks, each)
+func (e *Engine) attempt(ctx context.Context, r *usher.Request, passes []int, each func(*usher.Finding)) (usher.Decision, error) {
+	d, err := e.evaluation(r, each)
 	if err != nil {
 		return undecodable(ctx, r, err)
 	}
@@ -103,34 +111,45 @@ func (e *Engine) attempt(ctx context.Context, r *usher.Request, looks *usher.Pat
 	}
 	d.begun = true
 	first := e.attempts.Get().(*attempt)
-	first.engine, first.request, first.began = e, r, time.Now()
+	first.engine, first.request, first.began, first.inline = e, r, time.Now(), e.inline
 	d.attempt = first
-	if first.inline = e.inline; first.inline {
-		decision, err := d.decide(ctx, passes)
+	decision, err := d.decide(ctx, passes)
+	if !first.left {
 		first.free()
-		return decision, err
 	}
-	g := e.options.Overruns.Go(func() { first.decision, first.err = d.decide(ctx, passes) })
+	return decision, err
+}
+
+// moves reports whether the evaluation has to go on on a goroutine that can be left, because of the rules that match.
+func (d *evaluation) moves() bool {
+	a := d.attempt
+	return !d.brief && !a.inline && !a.careful && !a.moved
+}
+
+// move goes on with the rest of the evaluation, from the rules that match, on a goroutine that can be left.
+func (d *evaluation) move(ctx context.Context, rest func() (usher.Decision, error)) (usher.Decision, error) {
+	// If the goroutine is left, nothing of d may be read.
+	e, r, each, first := d.engine, d.request, d.each, d.attempt
+	d.begun, first.moved = true, true
+	g := e.options.Overruns.Go(func() { first.decision, first.err = rest() })
 	if first.wait(ctx, g) {
-		decision, err := first.decision, first.err
-		first.free()
-		return decision, err
+		return first.decision, first.err
 	}
 	second := first.leave(ctx, g)
 	if ctx.Err() != nil && !overdue(ctx) {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
 	}
-	// The goroutine may not even have begun, and still reads d.
-	again, err := e.evaluation(r, looks, each)
+	again, err := e.evaluation(r, each)
 	if err != nil {
 		return undecodable(ctx, r, err)
 	}
 	again.attempt = second
-	return again.decide(ctx, passes)
+	return again.decide(ctx, e.passes[r.Phase])
 }
 
-// evaluation returns one of the object as the index reads it.
-func (e *Engine) evaluation(r *usher.Request, looks *usher.Paths, each func(*usher.Finding)) (*evaluation, error) {
+// evaluation returns one of the object as the matcher reads it.
+func (e *Engine) evaluation(r *usher.Request, each func(*usher.Finding)) (*evaluation, error) {
+	looks := e.readPaths(r)
 	tree, err := r.Target().Part(looks)
 	if err != nil {
 		return nil, err
@@ -150,12 +169,13 @@ func (d *evaluation) decide(ctx context.Context, passes []int) (usher.Decision, 
 
 // free makes the attempt available for another request.
 func (a *attempt) free() {
-	e, events := a.engine, a.events
-	if cap(events) > maxKeptEvents {
-		events = nil
+	e, events, said := a.engine, a.events, a.said
+	if cap(events) > maxKeptEvents || cap(said) > maxKeptEvents {
+		events, said = nil, nil
 	}
 	clear(events)
-	*a = attempt{events: events[:0]}
+	clear(said)
+	*a = attempt{events: events[:0], said: said[:0]}
 	e.attempts.Put(a)
 }
 
@@ -192,7 +212,7 @@ func (a *attempt) leave(ctx context.Context, g *overrun.Goroutine) *attempt {
 	second.began = a.began
 	a.mu.Lock()
 	a.left = true
-	second.repeat, second.silent, second.inspects = a.events, a.told, a.inspects
+	second.repeat, second.heard, second.silent, second.inspects = a.events, a.said, a.told, a.inspects
 	late := overrun.Overrun{User: a.request.User.Name, Namespace: a.request.Namespace, Due: a.until, Retry: a.retry}
 	if a.rule != nil {
 		late.Policy, late.Rule = a.rule.Policy, a.rule.Name
@@ -235,7 +255,11 @@ func (a *attempt) next(step *rule.Step) (out rule.Outcome, err error, known bool
 	if len(a.repeat) > 0 {
 		if e := &a.repeat[0]; e.step == step {
 			a.repeat = a.repeat[1:]
-			return e.out, e.err, true
+			if e.said == 0 {
+				return rule.Outcome{}, nil, true
+			}
+			heard := &a.heard[e.said-1]
+			return heard.out, heard.err, true
 		}
 		// It is not the same evaluation any more: what is left is evaluated.
 		a.repeat = nil
@@ -251,12 +275,13 @@ func (a *attempt) nextFact(ref fact.Ref) (value any, err error, known bool) {
 		return nil, nil, false
 	}
 	e := &a.repeat[0]
-	if e.step != nil || e.fact != ref.Key() {
+	if e.step != nil || a.heard[e.said-1].fact != ref.Key() {
 		a.repeat = nil
 		return nil, nil, false
 	}
 	a.repeat = a.repeat[1:]
-	return e.value, e.err, true
+	heard := &a.heard[e.said-1]
+	return heard.value, heard.err, true
 }
 
 // start begins a step. It does not return if the goroutine was left behind.
@@ -269,11 +294,34 @@ func (a *attempt) start(r running) {
 // end ends a step. It does not return if the goroutine was left behind.
 func (a *attempt) end(out *rule.Outcome, err error) {
 	a.lock()
-	if !a.inspects {
-		a.events = append(a.events, event{step: a.step, out: *out, err: err})
-	}
+	a.add(a.step, out, err)
 	a.until, a.retry = time.Time{}, nil
 	a.mu.Unlock()
+}
+
+// ran is start and end for a program that is brief.
+func (a *attempt) ran(step *rule.Step, out *rule.Outcome, err error) {
+	switch {
+	case a.moved:
+		a.lock()
+		a.add(step, out, err)
+		a.mu.Unlock()
+	case !a.inline && !a.careful:
+		a.add(step, out, err)
+	}
+}
+
+// add adds an event for the second attempt.
+func (a *attempt) add(step *rule.Step, out *rule.Outcome, err error) {
+	if a.inspects {
+		return
+	}
+	e := event{step: step}
+	if err != nil || !out.Silent() {
+		a.said = append(a.said, said{out: *out, err: err})
+		e.said = len(a.said)
+	}
+	a.events = append(a.events, e)
 }
 
 // pause is end for work that cannot be repeated.
@@ -290,7 +338,8 @@ func (a *attempt) keepFact(ref fact.Ref, value any, err error) {
 	}
 	a.lock()
 	if !a.inspects {
-		a.events = append(a.events, event{fact: ref.Key(), value: value, err: err})
+		a.said = append(a.said, said{fact: ref.Key(), value: value, err: err})
+		a.events = append(a.events, event{said: len(a.said)})
 	}
 	a.mu.Unlock()
 }

@@ -153,11 +153,15 @@ func (e *Engine) decide(ctx context.Context, r *usher.Request, each func(*usher.
 	if len(passes) == 0 || !e.mayMatch(r) {
 		return usher.Allowed(), nil
 	}
-	looks := usher.AllPaths()
-	if e.paths != nil {
-		looks = e.paths.ReadPaths(r)
+	return e.attempt(ctx, r, passes, each)
+}
+
+// readPaths returns the paths that the matcher reads in the object of a request.
+func (e *Engine) readPaths(r *usher.Request) *usher.Paths {
+	if e.paths == nil {
+		return usher.AllPaths()
 	}
-	return e.attempt(ctx, r, looks, passes, each)
+	return e.paths.ReadPaths(r)
 }
 
 // mayMatch reports whether the object has to be decoded. The kind of a request is that of its

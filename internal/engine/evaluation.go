@@ -26,7 +26,12 @@ type evaluation struct {
 	// begun says that the rules of the first pass are matched.
 	begun   bool
 	matched []*rule.Rule
-	frames  []frame
+	// brief says that all of these are brief.
+	brief bool
+	// input is that of brief programs in turn, and since counts those that ran since somebody looked at the time.
+	input  *rule.Input
+	since  int
+	frames []frame
 	// common are the values that several of the rules compute.
 	common rule.Common
 	// shares are those of the namespaces whose policies have run, unless this is the evaluation of a pod.
@@ -83,7 +88,7 @@ func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	if err := d.widenOld(join.oldObject); err != nil {
 		return nil, err
 	}
-	d.common = join.common
+	d.common, d.brief = join.common, join.brief
 	d.memo.Share(d.common)
 	return d.matched, nil
 }

@@ -41,10 +41,7 @@ func (d *findings) tells(f *usher.Finding) bool {
 // add adds what a rule has said, with its finding if that is told. There may be as many findings as rules.
 func (d *findings) add(f usher.Finding, told bool, res *result, rules int) {
 	if told {
-		if d.decision.Findings == nil {
-			d.decision.Findings = make([]usher.Finding, 0, rules)
-		}
-		d.decision.Findings = append(d.decision.Findings, f)
+		*d.another(rules) = f
 	}
 	for _, w := range res.warnings {
 		if len(d.decision.Warnings) < maxWarnings && !slices.Contains(d.decision.Warnings, w) {
@@ -54,6 +51,15 @@ func (d *findings) add(f usher.Finding, told bool, res *result, rules int) {
 	for _, a := range res.audit {
 		d.annotate(a)
 	}
+}
+
+// another adds a finding, which is to be filled in. There may be as many as rules.
+func (d *findings) another(rules int) *usher.Finding {
+	if d.decision.Findings == nil {
+		d.decision.Findings = make([]usher.Finding, 0, rules)
+	}
+	d.decision.Findings = append(d.decision.Findings, usher.Finding{})
+	return &d.decision.Findings[len(d.decision.Findings)-1]
 }
 
 // annotate adds an audit annotation. Values that are joined are left out when they are too long

@@ -28,6 +28,8 @@ type join struct {
 
 	object, oldObject *usher.Paths
 	common            rule.Common
+	// brief says that all of the rules are.
+	brief bool
 }
 
 func newJoins() *joins { return &joins{seed: maphash.MakeSeed()} }
@@ -53,6 +55,7 @@ func (d *evaluation) join(rules []*rule.Rule) *join {
 	made := &join{
 		rules: slices.Clone(rules), kind: d.request.Kind.GroupKind(), operation: d.request.Operation,
 		from: d.paths, old: d.oldPaths, common: rule.CommonOf(rules),
+		brief: !slices.ContainsFunc(rules, func(r *rule.Rule) bool { return !r.Brief() }),
 	}
 	made.object, made.oldObject = d.readPaths(rules)
 	slot.Store(made)

@@ -18,10 +18,13 @@ import (
 // On Delete a patch has no effect: no rule is reported as changing anything, and no failure or
 // timeout blocks the deletion.
 func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, error) {
-	for _, pass := range passes {
+	for i, pass := range passes {
 		matched, err := d.match(pass)
 		if err != nil {
 			return undecodable(ctx, d.request, err)
+		}
+		if d.moves() {
+			return d.move(ctx, func() (usher.Decision, error) { return d.mutate(ctx, passes[i:]) })
 		}
 		before := len(d.applied)
 		ended, again, err := d.round(ctx, matched)

@@ -19,12 +19,14 @@ var errNotInspected = errors.New("the objects that exist were not judged: evalua
 // program runs the program of the step at work, or returns what it has said in the attempt before.
 func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 	at, r := a.attempt, a.request
-	if at.inline {
+	if out, err, known := at.next(a.step); known {
+		return out, err
+	}
+	if at.inline || a.brief || brief(a.step.Program) {
 		out, err := run(a.step.Program, a.frame)
 		a.turn.End()
-		return out, a.overrun(ctx, err)
-	}
-	if out, err, known := at.next(a.step); known {
+		err = a.overrun(ctx, err)
+		at.ran(a.step, &out, err)
 		return out, err
 	}
 	watch := a.engine.options.Overruns
@@ -44,6 +46,11 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 		watch.Ended(a.rule.Policy, a.rule.Name, r.User.Name, r.Namespace, retry)
 	}
 	return out, err
+}
+
+func brief(p rule.Program) bool {
+	b, ok := p.(rule.Brief)
+	return ok && b.Brief()
 }
 
 // unrun is the outcome of a rule that must not run: it fails, unless it is not for the request.

@@ -13,15 +13,26 @@ import (
 // validate runs the rules in order. The first rejection of a policy, or its first failure that is
 // not ignored, ends that policy; the others continue, so that the user sees all reasons at once.
 func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision, error) {
-	var problems problems
+	return d.validateRest(ctx, passes, &problems{})
+}
+
+// validateRest runs the rules of passes after others that had problems.
+func (d *evaluation) validateRest(ctx context.Context, passes []int, problems *problems) (usher.Decision, error) {
 	var inspections []*inspecting
-	for _, pass := range passes {
+	for i, pass := range passes {
 		matched, err := d.match(pass)
 		if err != nil {
 			return undecodable(ctx, d.request, err)
 		}
+		if d.moves() {
+			// Brief rules inspect nothing.
+			return d.move(ctx, func() (usher.Decision, error) { return d.validateRest(ctx, passes[i:], problems) })
+		}
 		for _, r := range matched {
 			if !r.Independent && problems.endedBy(r.Policy) {
+				continue
+			}
+			if d.quick(ctx, r) {
 				continue
 			}
 			res, finding, err := d.judge(ctx, r)

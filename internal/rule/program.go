@@ -33,6 +33,15 @@ type SlowPath interface {
 	SlowPath() string
 }
 
+// A Brief program does so little, whatever the objects are, that nobody has to be able to leave it: it runs on the
+// goroutine that waits for the decision.
+type Brief interface {
+	Program
+	// Brief reports whether Run takes a fraction of a millisecond at most on any input, needs no facts, and keeps
+	// nothing of its input, which the next program gets.
+	Brief() bool
+}
+
 // A Skipper is a [Program] that can tell which requests it is not for without what may take long.
 type Skipper interface {
 	Program
@@ -90,6 +99,15 @@ type Outcome struct {
 	Checks []usher.Check
 	// Inspect, unless nil, has objects judged that exist, if the request is allowed.
 	Inspect *Inspection
+}
+
+// Silent reports whether it is the zero Outcome.
+func (o *Outcome) Silent() bool { return o.Skipped == "" && o.Condition == "" && o.Harmless() }
+
+// Harmless reports whether it neither denies nor changes anything, and tells nobody anything: it may say that the
+// program is not for the request.
+func (o *Outcome) Harmless() bool {
+	return o.Verdict != usher.Deny && len(o.Patch) == 0 && len(o.Checks) == 0 && len(o.Warnings) == 0 && len(o.Audit) == 0 && o.Inspect == nil
 }
 
 // An Annotation goes into the audit log.

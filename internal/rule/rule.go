@@ -83,6 +83,19 @@ func (r *Rule) ReadPaths() (object, old *usher.Paths) {
 	return object, old
 }
 
+// Brief reports whether everything that is done for the rule is: see [Brief].
+func (r *Rule) Brief() bool {
+	if r.Pod != nil || r.Inspects || len(r.Exemptions) > 0 {
+		return false
+	}
+	for i := range r.Steps {
+		if program, ok := r.Steps[i].Program.(Brief); !ok || !program.Brief() {
+			return false
+		}
+	}
+	return true
+}
+
 // SlowPath returns the steps that run slowly, with the reasons.
 func (r *Rule) SlowPath() map[string]string {
 	var slow map[string]string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
@@ -26,7 +27,14 @@ type comparison struct {
 	message   reference.Text
 	// object and old are the paths that the condition reads.
 	object, old usher.Paths
+	brief       bool
 }
+
+// fewMembers is how many members are compared in a moment.
+const fewMembers = 64
+
+// maxMembers limits members with interpolations together, in bytes.
+const maxMembers = 4 << 20
 
 func compileComparison(c *v1alpha1.ValidateCondition) (check, []rule.Problem) {
 	const field = "template.condition"
@@ -49,6 +57,7 @@ func compileComparison(c *v1alpha1.ValidateCondition) (check, []rule.Problem) {
 		return nil, found.problems
 	}
 	k.want()
+	k.brief = k.isBrief()
 	return k, found.problems
 }
 
@@ -156,6 +165,21 @@ func (c *comparison) compileRight(field string, source *v1alpha1.ValidateConditi
 			found.mistake(field+".valueProcess", "arithmetic on a string fails", "set integer or float")
 		}
 	}
+}
+
+// Brief implements [rule.Brief].
+func (c *comparison) Brief() bool { return c.brief }
+
+// isBrief reports whether one value of an object is compared with constants: to compare two values of objects, or to
+// make texts of them, takes time for each byte that they have.
+func (c *comparison) isBrief() bool {
+	if !c.data.Near() || c.value != nil || !c.message.Short() || len(c.members) > fewMembers || c.process != nil && c.processed == nil {
+		return false
+	}
+	if c.constant != nil && !c.constant.fixed() {
+		return false
+	}
+	return !slices.ContainsFunc(c.members, func(o operand) bool { return !o.fixed() })
 }
 
 // Run rejects by the affect mode and by whether the condition hits.
@@ -279,6 +303,7 @@ func (c *comparison) right(value any, in *rule.Input) (any, error) {
 // field is equal to nothing, so it is left out.
 func (c *comparison) list(in *rule.Input) (any, error) {
 	members := make([]any, 0, len(c.members))
+	size := 0
 	for i := range c.members {
 		member, err := c.members[i].valueIn(in)
 		if errors.Is(err, reference.ErrMissing) {
@@ -286,6 +311,11 @@ func (c *comparison) list(in *rule.Input) (any, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if text, ok := member.(string); ok && !c.members[i].fixed() {
+			if size += len(text); size > maxMembers {
+				return nil, fmt.Errorf("the values to compare with are longer than %d bytes together", maxMembers)
+			}
 		}
 		members = append(members, member)
 	}

@@ -57,6 +57,15 @@ func (o *operand) valueIn(in *rule.Input) (any, error) {
 	return text, nil
 }
 
+// fixed reports whether the constant has no interpolations.
+func (o *operand) fixed() bool {
+	if o.value != nil {
+		return true
+	}
+	_, literal := o.text.Literal()
+	return literal
+}
+
 // expr returns the constant as CUE.
 func (o *operand) expr() string {
 	if o.value != nil {

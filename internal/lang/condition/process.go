@@ -14,7 +14,7 @@ import (
 // precision is that of CUE: decimals have 34 digits, those of decimal128.
 const precision = 34
 
-// maxRepeat is how often CUE repeats a string at most.
+// maxRepeat is how often CUE repeats a string at most, and how long the result may be.
 const maxRepeat = 1_000_000
 
 // A process is arithmetic on the right-hand side.
@@ -95,6 +95,9 @@ func (p *process) repeat(text string) (any, error) {
 	n, err := p.with.Int64()
 	if err != nil || p.with.Exponent != 0 || n < 0 || n > maxRepeat {
 		return nil, errors.New("a string * a number: no arithmetic on a string")
+	}
+	if n > 0 && int64(len(text)) > maxRepeat/n {
+		return nil, fmt.Errorf("a string * a number: the result is longer than %d bytes", maxRepeat)
 	}
 	return strings.Repeat(text, int(n)), nil
 }

@@ -172,6 +172,11 @@ func (r *Reference) DependsOn() rule.Dependencies {
 	return 0
 }
 
+// Near reports whether the value is in an object of the request, a few steps away.
+func (r *Reference) Near() bool {
+	return r.load == nil && r.path.open == "" && len(r.path.text) <= maxInterpolation
+}
+
 // Open reports whether the path is CUE beyond a chain of selectors, which only a CUE
 // evaluator understands.
 func (r *Reference) Open() bool { return r.path.open != "" }

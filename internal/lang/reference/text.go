@@ -16,6 +16,12 @@ import (
 // maxInterpolation limits the search for the end of an interpolation, in bytes.
 const maxInterpolation = 1024
 
+// maxText limits a text with interpolations, in bytes: each can repeat a value of a megabyte.
+const maxText = 1 << 20
+
+// fewParts is how many parts of a text are few.
+const fewParts = 16
+
 // A Text is a constant string with interpolations: pod-\(object.metadata.name). It is
 // immutable.
 type Text struct {
@@ -117,6 +123,9 @@ func (t *Text) Literal() (string, bool) {
 	return "", false
 }
 
+// Short reports whether the text has few interpolations, so that it is known soon.
+func (t *Text) Short() bool { return len(t.parts) <= fewParts }
+
 // Open reports whether an interpolation is more than a reference to the object or to the
 // old object, so that only a CUE evaluator understands it.
 func (t *Text) Open() bool {
@@ -154,6 +163,9 @@ func (t *Text) Value(in *rule.Input) (string, error) {
 		text, ok := scalarText(value)
 		if !ok {
 			return "", fmt.Errorf(`interpolate \(%s): a text cannot hold %s`, p.path.text, kindOf(value))
+		}
+		if b.Len()+len(text) > maxText {
+			return "", fmt.Errorf(`interpolate \(%s): the text is longer than %d bytes`, p.path.text, maxText)
 		}
 		b.WriteString(text)
 	}
