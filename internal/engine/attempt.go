@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 )
 
 // An attempt runs the programs for a request. The first attempt begins on the goroutine of the caller, and stays there
-// while all rules are brief. With the first rule that is not, the evaluation goes on on a goroutine for which the caller
+// as long as rules are brief. With the first one that is not, the evaluation goes on on a goroutine for which the caller
 // waits. If a program does not end, the goroutine is left behind, with everything that it can change. The second attempt evaluates the request again on the goroutine of the caller: it
 // takes what programs have said from the first attempt, has the one that did not end fail, and runs each
 // of the others on a goroutine that can be left.
@@ -120,10 +121,10 @@ func (e *Engine) attempt(ctx context.Context, r *usher.Request, passes []int, ea
 	return decision, err
 }
 
-// moves reports whether the evaluation has to go on on a goroutine that can be left, because of the rules that match.
-func (d *evaluation) moves() bool {
+// moves reports whether the evaluation has to go on on a goroutine that can be left, because of rules to run.
+func (d *evaluation) moves(rules ...*rule.Rule) bool {
 	a := d.attempt
-	return !d.brief && !a.inline && !a.careful && !a.moved
+	return !d.brief && !a.inline && !a.careful && !a.moved && slices.ContainsFunc(rules, func(r *rule.Rule) bool { return !r.Brief() })
 }
 
 // move goes on with the rest of the evaluation, from the rules that match, on a goroutine that can be left.

@@ -28,7 +28,7 @@ type evaluation struct {
 	matched []*rule.Rule
 	// brief says that all of these are brief.
 	brief bool
-	// input is that of brief programs in turn, and since counts those that ran since somebody looked at the time.
+	// input is that of [evaluation.quick], and since counts the rules since it has looked at the time.
 	input  *rule.Input
 	since  int
 	frames []frame
@@ -88,7 +88,7 @@ func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	if err := d.widenOld(join.oldObject); err != nil {
 		return nil, err
 	}
-	d.common, d.brief = join.common, join.brief
+	d.common, d.brief, d.input, d.expected = join.common, join.brief, nil, d.rules
 	d.memo.Share(d.common)
 	return d.matched, nil
 }
@@ -235,7 +235,7 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 	told := d.tells(&f)
 	switch {
 	case d.each == nil:
-		d.add(f, told, res, d.rules)
+		d.add(f, told, res)
 	case told:
 		d.attempt.tell(&d.findings, f)
 	}

@@ -20,6 +20,8 @@ const (
 // A findings is what rules have said, folded into one decision.
 type findings struct {
 	decision usher.Decision
+	// expected is how many findings there may be.
+	expected int
 	// each, unless nil, gets the findings in place of the decision: the last one is in last.
 	each func(*usher.Finding)
 	last *usher.Finding
@@ -38,10 +40,10 @@ func (d *findings) tells(f *usher.Finding) bool {
 	return f.Outcome != usher.Passed || !builtIn(f.Policy)
 }
 
-// add adds what a rule has said, with its finding if that is told. There may be as many findings as rules.
-func (d *findings) add(f usher.Finding, told bool, res *result, rules int) {
+// add adds what a rule has said, with its finding if that is told.
+func (d *findings) add(f usher.Finding, told bool, res *result) {
 	if told {
-		*d.another(rules) = f
+		*d.another() = f
 	}
 	for _, w := range res.warnings {
 		if len(d.decision.Warnings) < maxWarnings && !slices.Contains(d.decision.Warnings, w) {
@@ -53,13 +55,20 @@ func (d *findings) add(f usher.Finding, told bool, res *result, rules int) {
 	}
 }
 
-// another adds a finding, which is to be filled in. There may be as many as rules.
-func (d *findings) another(rules int) *usher.Finding {
-	if d.decision.Findings == nil {
-		d.decision.Findings = make([]usher.Finding, 0, rules)
+// another adds a finding, which is to be filled in.
+func (d *findings) another() *usher.Finding {
+	all := d.decision.Findings
+	if all == nil {
+		all = make([]usher.Finding, 0, d.expected)
 	}
-	d.decision.Findings = append(d.decision.Findings, usher.Finding{})
-	return &d.decision.Findings[len(d.decision.Findings)-1]
+	if len(all) < cap(all) {
+		// Nothing has been there before, and to write that costs time.
+		all = all[:len(all)+1]
+	} else {
+		all = append(all, usher.Finding{})
+	}
+	d.decision.Findings = all
+	return &all[len(all)-1]
 }
 
 // annotate adds an audit annotation. Values that are joined are left out when they are too long

@@ -11,13 +11,17 @@ import (
 // briefAtOnce is how many brief rules run before somebody looks at the time again.
 const briefAtOnce = 16
 
-// quick runs a rule whose one program is brief, and reports whether it has nothing to do with the request: then its
-// finding is kept. Any other rule runs as if nothing had happened, once more if it is brief.
+// quick reports whether a rule has nothing to say, if that can be known soon. Then its finding is kept. Any other rule
+// runs as if nothing had happened, once more if it is brief.
 func (d *evaluation) quick(ctx context.Context, r *rule.Rule) bool {
-	if !d.brief && !r.Brief() || len(r.Steps) != 1 || d.each != nil || d.again || d.work != nil || d.attempt.repeats() {
+	if len(r.Steps) != 1 || r.Pod != nil || r.Inspects || d.each != nil || d.work != nil || d.attempt.repeats() {
 		return false
 	}
-	if d.since++; d.since >= briefAtOnce {
+	glancer, _ := r.Steps[0].Program.(rule.Glancer)
+	if glancer == nil && !d.brief && !brief(r.Steps[0].Program) {
+		return false
+	}
+	if d.since++; d.since >= briefAtOnce || d.attempt.careful {
 		d.since = 0
 		if d.ended(ctx) {
 			return false
@@ -26,8 +30,8 @@ func (d *evaluation) quick(ctx context.Context, r *rule.Rule) bool {
 	if d.now.IsZero() {
 		d.now = time.Now()
 	}
-	out, err := d.runBrief(ctx, r)
-	if err != nil || !out.Harmless() {
+	out, known := d.glance(ctx, r, glancer)
+	if !known {
 		return false
 	}
 	d.attempt.ran(&r.Steps[0], &out, nil)
@@ -36,29 +40,41 @@ func (d *evaluation) quick(ctx context.Context, r *rule.Rule) bool {
 	if builtIn(r.Policy) && out.Skipped == "" {
 		return true
 	}
-	f := d.another(d.rules)
+	f := d.another()
 	f.Policy, f.Rule, f.Outcome, f.Took = r.Policy, r.Name, usher.Passed, took
 	f.Confidential = d.factsOf(r).Disclosed()
-	if d.workload != nil {
-		f.PodOf = d.workload.String()
-	}
 	if out.Skipped != "" {
 		f.Outcome, f.Message, f.Condition = usher.Skipped, out.Skipped, out.Condition
 	}
 	return true
 }
 
-// runBrief runs the one program of a rule.
-func (d *evaluation) runBrief(ctx context.Context, r *rule.Rule) (out rule.Outcome, err error) {
-	if d.input == nil {
-		d.input = &rule.Input{}
-	}
-	share := d.share(r)
-	*d.input = rule.Input{
-		Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0 && d.less == nil, Matched: d.began, OldObject: d.old,
-		Workload: d.workload, Facts: d.factsOf(r), Allowance: share.Allowance, Memo: d.memo, Exempt: d.less,
-	}
-	defer share.Turn.End()
+// glance returns what the one program of a rule says, if that is known soon and harmless. The program is a glancer, or
+// brief.
+func (d *evaluation) glance(ctx context.Context, r *rule.Rule, glancer rule.Glancer) (out rule.Outcome, known bool) {
+	var err error
+	defer func() { known = known && err == nil }()
 	defer catch(&err)
-	return r.Steps[0].Program.Run(ctx, d.input)
+	in := d.inputOf(r)
+	if r.Policy.Namespace != "" {
+		share := d.share(r)
+		in.Allowance = share.Allowance
+		defer share.Turn.End()
+	}
+	if glancer != nil {
+		return glancer.Glance(ctx, in)
+	}
+	out, err = r.Steps[0].Program.Run(ctx, in)
+	return out, out.Harmless()
+}
+
+// inputOf returns the input of a rule of a pass that validates, which is that of all of them one after the other.
+func (d *evaluation) inputOf(r *rule.Rule) *rule.Input {
+	in := d.input
+	if in == nil {
+		in = &rule.Input{Request: d.request, Unchanged: len(d.applied) == 0, Matched: d.began, OldObject: d.old, Memo: d.memo}
+		d.input = in
+	}
+	in.Object, in.Facts, in.Allowance = d.tree, d.factsOf(r), nil
+	return in
 }

@@ -13,27 +13,29 @@ import (
 // validate runs the rules in order. The first rejection of a policy, or its first failure that is
 // not ignored, ends that policy; the others continue, so that the user sees all reasons at once.
 func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision, error) {
-	return d.validateRest(ctx, passes, &problems{})
+	return d.validateFrom(ctx, passes, 0, &problems{})
 }
 
-// validateRest runs the rules of passes after others that had problems.
-func (d *evaluation) validateRest(ctx context.Context, passes []int, problems *problems) (usher.Decision, error) {
+// validateFrom runs the rules of passes, in the first one from a place. Those before had problems.
+func (d *evaluation) validateFrom(ctx context.Context, passes []int, from int, problems *problems) (usher.Decision, error) {
 	var inspections []*inspecting
 	for i, pass := range passes {
 		matched, err := d.match(pass)
 		if err != nil {
 			return undecodable(ctx, d.request, err)
 		}
-		if d.moves() {
-			// Brief rules inspect nothing.
-			return d.move(ctx, func() (usher.Decision, error) { return d.validateRest(ctx, passes[i:], problems) })
-		}
-		for _, r := range matched {
+		before := from
+		from = 0
+		for j, r := range matched[before:] {
 			if !r.Independent && problems.endedBy(r.Policy) {
 				continue
 			}
 			if d.quick(ctx, r) {
 				continue
+			}
+			if d.moves(r) {
+				// What moves has inspected nothing yet.
+				return d.move(ctx, func() (usher.Decision, error) { return d.validateFrom(ctx, passes[i:], before+j, problems) })
 			}
 			res, finding, err := d.judge(ctx, r)
 			if err != nil {

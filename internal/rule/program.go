@@ -42,6 +42,14 @@ type Brief interface {
 	Brief() bool
 }
 
+// A Glancer is a [Program] that may know soon that it has nothing to say.
+type Glancer interface {
+	Program
+	// Glance reports whether Run says nothing, or that the program is not for the request, and what it says then. It
+	// does no more than a [Brief] program: it is false if it would take longer to find that out.
+	Glance(ctx context.Context, in *Input) (Outcome, bool)
+}
+
 // A Skipper is a [Program] that can tell which requests it is not for without what may take long.
 type Skipper interface {
 	Program

@@ -186,6 +186,18 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	return said.outcome(), nil
 }
 
+// Glance implements [rule.Glancer].
+func (p *program) Glance(ctx context.Context, in *rule.Input) (rule.Outcome, bool) {
+	objects, skipped, err := p.evaluations(in)
+	if err != nil || skipped != "" || len(objects) != 1 || in.Exempt != nil {
+		return rule.Outcome{Skipped: skipped}, err == nil && skipped != ""
+	}
+	evaluation := spec.Input(in)
+	evaluation.Params = objects[0]
+	skipping, known := p.policy.program.Glance(ctx, evaluation)
+	return rule.Outcome{Skipped: skipping.Skipped, Condition: skipping.Condition}, known
+}
+
 // misconfigured is the outcome of an error of the policy or the binding, unless it is that a fact
 // is missing.
 func (p *program) misconfigured(err error) (rule.Outcome, error) {

@@ -38,6 +38,9 @@ func (requestNamespace) Run(_ context.Context, in *rule.Input) (rule.Outcome, er
 	return rule.Outcome{Patch: usher.Patch{{Op: "add", Path: "/metadata/namespace", Value: in.Request.Namespace}}}, nil
 }
 
+// Brief implements [rule.Brief].
+func (requestNamespace) Brief() bool { return true }
+
 // DependsOn implements [rule.Dependent].
 func (requestNamespace) DependsOn(usher.Operation) rule.Dependencies { return rule.OnNamespace }
 

@@ -189,6 +189,55 @@ func TestMessageFails(t *testing.T) {
 	}
 }
 
+// TestTextsThatAreTooLong have an error: a policy of a megabyte could have them take all memory.
+func TestTextsThatAreTooLong(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 1<<20)
+	in := &rule.Input{Object: map[string]any{"kind": "Pod", "metadata": map[string]any{"name": large}}}
+	const many = 10_000
+	for _, row := range []struct{ reason, cond, rest, want string }{
+		{"a text that is repeated", "Equal", `, value: {string: "` + strings.Repeat("y", 1000) + `"}, valueProcess: {operation: "*", operationWith: 1000000}`, "longer than 1000000 bytes"},
+		{"a name that is repeated", "Equal", `, value: {string: "` + strings.Repeat(`\\(object.metadata.name)`, many) + `"}`, "longer than 1048576 bytes"},
+		{"many texts", "In", `, value: {stringSlice: [` + strings.Repeat(`"\\(object.metadata.name)", `, many) + `]}`, "longer than 4194304 bytes together"},
+	} {
+		program, problems := condition.Compile(compare(t, row.cond, "/metadata/name", row.rest))
+		if program == nil {
+			t.Fatal(problems)
+		}
+		if _, err := program.Run(t.Context(), in); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %.200v", row.reason, err)
+		}
+	}
+}
+
+// TestBrief: a condition is brief if it takes the same time for every object.
+func TestBrief(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason, cond, path, rest string
+		want                     bool
+	}{
+		{"a constant", "Equal", "/metadata/name", ", value: {string: x}", true},
+		{"one of some", "In", "/metadata/name", ", value: {stringSlice: [x, z]}", true},
+		{"presence", "Exist", "/metadata/name", "", true},
+		{"arithmetic on a constant", "Lt", "/spec/replicas", `, value: {integer: 3}, valueProcess: {operation: "*", operationWith: 2}`, true},
+		{"two values of the object", "Equal", "/spec", ", valueRef: {from: old, path: /spec}", false},
+		{"a value of another object", "Equal", "/spec", ", valueRef: {from: owner, path: /spec}", false},
+		{"a text of the object", "Equal", "/metadata/name", `, value: {string: "\\(object.metadata.uid)"}`, false},
+		{"a text that is repeated", "Equal", "/metadata/name", `, value: {string: x}, valueProcess: {operation: "*", operationWith: 1000}`, false},
+		{"one of very many", "In", "/metadata/name", ", value: {stringSlice: [" + strings.Repeat("x, ", 1000) + "]}", false},
+		{"a path that leads far", "Equal", strings.Repeat("/x", 1000), ", value: {string: x}", false},
+	} {
+		program, problems := condition.Compile(compare(t, row.cond, row.path, row.rest))
+		if program == nil {
+			t.Fatal(row.reason, problems)
+		}
+		if got := program.(rule.Brief).Brief(); got != row.want {
+			t.Errorf("%s: brief is %t", row.reason, got)
+		}
+	}
+}
+
 // TestEvaluated: what is rendered tells of hits only, so that kinitiras can run it too.
 func TestEvaluated(t *testing.T) {
 	t.Parallel()

@@ -130,6 +130,12 @@ func (p *program) Pointers() []string {
 	return pointers
 }
 
+// fewOperations is how many are applied in a moment: each may move a long list.
+const fewOperations = 16
+
+// Brief implements [rule.Brief].
+func (p *program) Brief() bool { return len(p.patch) <= fewOperations }
+
 // Run returns the patch, which is the same for every input.
 func (p *program) Run(context.Context, *rule.Input) (rule.Outcome, error) {
 	if p.err != nil {

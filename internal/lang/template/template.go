@@ -9,6 +9,7 @@ package template
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -127,6 +128,17 @@ func (p *plan) want() {
 
 // ReadPaths implements [rule.Selective].
 func (p *plan) ReadPaths() (object, old *usher.Paths) { return &p.object, &p.old }
+
+// fewSteps is how many steps, each with a key of an object, are taken in a moment.
+const fewSteps = 16
+
+// Brief implements [rule.Brief]: texts of constants are put where keys of the object lead.
+func (p *plan) Brief() bool {
+	return !p.inPod && p.reference == nil && len(p.steps) <= fewSteps && !slices.ContainsFunc(p.texts, func(t *reference.Text) bool {
+		_, literal := t.Literal()
+		return !literal
+	})
+}
 
 // DependsOn implements [rule.Dependent].
 func (p *plan) DependsOn(usher.Operation) rule.Dependencies { return p.reference.DependsOn() }

@@ -90,6 +90,8 @@ type Program struct {
 	limits, deciding limits
 	// heavy says that compiling again takes too long for a request that meets a policy of a namespace.
 	heavy bool
+	// brief says that what it decides by is known at a glance: see [Program.Glance].
+	brief bool
 	// counted are the programs of all expressions, by their index, that count their cost.
 	counted func() []*cel.Program
 	// traced is what finding fields needs, compiled when a validation fails for the first time.
@@ -112,6 +114,7 @@ type expression struct {
 	identity identity
 	// constant says that the value is the same for every request.
 	constant bool
+	brief    bool
 }
 
 // A variable is the expression of a variable.
@@ -153,6 +156,7 @@ func CompileWithin(budget *cel.Budget, s Code) (*Program, []rule.Problem) {
 		}
 		return c.programs
 	})
+	p.brief = p.isBrief()
 	p.traced = sync.OnceValue(func() *traced { return traceDecisions(&p.source) })
 	return p, c.problems
 }
@@ -320,7 +324,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		patched(&c.patched, ast)
 	}
 	c.programs = append(c.programs, program)
-	return expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast)}, ast.OutputType()
+	return expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast), brief: isBrief(ast)}, ast.OutputType()
 }
 
 func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {

@@ -114,6 +114,9 @@ func evaluate(t testing.TB, p *admission.Program, s *situation) admission.Evalua
 		if err != nil {
 			t.Fatal(err)
 		}
+		if skipping, known := p.Glance(t.Context(), &in); known && (skipping != r.Skipping || len(r.Denials)+len(r.Annotations)+len(r.Refused)+len(r.Ignored) > 0) {
+			t.Errorf("at a glance it is %+v, and then %+v", skipping, r)
+		}
 		r.Skipping = admission.Skipping{}
 		for i := range r.Denials {
 			// Upstream does not tell an error of all validations from one of the first.
