@@ -9,7 +9,6 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/breaker"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
@@ -41,8 +40,7 @@ type attempt struct {
 	careful bool
 	// repeat are the events of the first attempt that are yet to be repeated. Then culprit is the step that
 	// did not end, nil if none was at work, and failure its error.
-	repeat  []event
-	heard   []said
+	repeat  record
 	culprit *rule.Step
 	failure error
 	// silent is how many findings the first attempt has told.
@@ -52,11 +50,9 @@ type attempt struct {
 	err      error
 
 	// What follows is that of the first attempt, and read by who leaves it.
-	mu     sync.Mutex
-	left   bool
-	events []event
-	// said is what those events have that are more than that a program said nothing.
-	said []said
+	mu   sync.Mutex
+	left bool
+	record
 	running
 	told int
 	// inspects says that it has come to the objects that exist, and holds that others wait for it to end.
@@ -70,21 +66,6 @@ type running struct {
 	until time.Time
 	retry breaker.Retry
 	turn  *overrun.Turn
-}
-
-// An event is that a program has run, or that a fact was resolved, without step.
-type event struct {
-	step *rule.Step
-	// said is the place of what is known of it, and one; 0 is that the program said nothing.
-	said int
-}
-
-// A said is what a program has said, or a fact with its key.
-type said struct {
-	out   rule.Outcome
-	fact  string
-	value any
-	err   error
 }
 
 // carefully returns an attempt whose evaluation is on the goroutine of the caller.
@@ -121,10 +102,9 @@ func (e *Engine) attempt(ctx context.Context, r *usher.Request, passes []int, ea
 	return decision, err
 }
 
-// moves reports whether the evaluation has to go on on a goroutine that can be left, because of rules to run.
-func (d *evaluation) moves(rules ...*rule.Rule) bool {
-	a := d.attempt
-	return !d.brief && !a.inline && !a.careful && !a.moved && slices.ContainsFunc(rules, func(r *rule.Rule) bool { return !r.Brief() })
+// leavable reports whether the evaluation has to go on on a goroutine that can be left, because of rules to run.
+func (a *attempt) leavable(rules ...*rule.Rule) bool {
+	return !a.inline && !a.careful && !a.moved && slices.ContainsFunc(rules, func(r *rule.Rule) bool { return !r.Brief() })
 }
 
 // move goes on with the rest of the evaluation, from the rules that match, on a goroutine that can be left.
@@ -170,13 +150,13 @@ func (d *evaluation) decide(ctx context.Context, passes []int) (usher.Decision, 
 
 // free makes the attempt available for another request.
 func (a *attempt) free() {
-	e, events, said := a.engine, a.events, a.said
-	if cap(events) > maxKeptEvents || cap(said) > maxKeptEvents {
-		events, said = nil, nil
+	e, kept := a.engine, a.record
+	if cap(kept.events) > maxKeptEvents || cap(kept.said) > maxKeptEvents {
+		kept = record{}
 	}
-	clear(events)
-	clear(said)
-	*a = attempt{events: events[:0], said: said[:0]}
+	clear(kept.events)
+	clear(kept.said)
+	*a = attempt{record: record{kept.events[:0], kept.said[:0]}}
 	e.attempts.Put(a)
 }
 
@@ -213,7 +193,7 @@ func (a *attempt) leave(ctx context.Context, g *overrun.Goroutine) *attempt {
 	second.began = a.began
 	a.mu.Lock()
 	a.left = true
-	second.repeat, second.heard, second.silent, second.inspects = a.events, a.said, a.told, a.inspects
+	second.repeat, second.silent, second.inspects = a.record, a.told, a.inspects
 	late := overrun.Overrun{User: a.request.User.Name, Namespace: a.request.Namespace, Due: a.until, Retry: a.retry}
 	if a.rule != nil {
 		late.Policy, late.Rule = a.rule.Policy, a.rule.Name
@@ -249,41 +229,7 @@ func (a *attempt) overdue(ctx context.Context, err error) error {
 }
 
 // repeats reports whether there is more that the first attempt has found out.
-func (a *attempt) repeats() bool { return len(a.repeat) > 0 || a.culprit != nil }
-
-// next returns what the program of a step has said in the first attempt.
-func (a *attempt) next(step *rule.Step) (out rule.Outcome, err error, known bool) {
-	if len(a.repeat) > 0 {
-		if e := &a.repeat[0]; e.step == step {
-			a.repeat = a.repeat[1:]
-			if e.said == 0 {
-				return rule.Outcome{}, nil, true
-			}
-			heard := &a.heard[e.said-1]
-			return heard.out, heard.err, true
-		}
-		// It is not the same evaluation any more: what is left is evaluated.
-		a.repeat = nil
-	}
-	culprit := a.culprit
-	a.culprit = nil
-	return out, a.failure, culprit != nil && culprit == step
-}
-
-// nextFact is next for a fact.
-func (a *attempt) nextFact(ref fact.Ref) (value any, err error, known bool) {
-	if len(a.repeat) == 0 {
-		return nil, nil, false
-	}
-	e := &a.repeat[0]
-	if e.step != nil || a.heard[e.said-1].fact != ref.Key() {
-		a.repeat = nil
-		return nil, nil, false
-	}
-	a.repeat = a.repeat[1:]
-	heard := &a.heard[e.said-1]
-	return heard.value, heard.err, true
-}
+func (a *attempt) repeats() bool { return len(a.repeat.events) > 0 || a.culprit != nil }
 
 // start begins a step. It does not return if the goroutine was left behind.
 func (a *attempt) start(r running) {
@@ -300,48 +246,10 @@ func (a *attempt) end(out *rule.Outcome, err error) {
 	a.mu.Unlock()
 }
 
-// ran is start and end for a program that is brief.
-func (a *attempt) ran(step *rule.Step, out *rule.Outcome, err error) {
-	switch {
-	case a.moved:
-		a.lock()
-		a.add(step, out, err)
-		a.mu.Unlock()
-	case !a.inline && !a.careful:
-		a.add(step, out, err)
-	}
-}
-
-// add adds an event for the second attempt.
-func (a *attempt) add(step *rule.Step, out *rule.Outcome, err error) {
-	if a.inspects {
-		return
-	}
-	e := event{step: step}
-	if err != nil || !out.Silent() {
-		a.said = append(a.said, said{out: *out, err: err})
-		e.said = len(a.said)
-	}
-	a.events = append(a.events, e)
-}
-
 // pause is end for work that cannot be repeated.
 func (a *attempt) pause() {
 	a.lock()
 	a.until = time.Time{}
-	a.mu.Unlock()
-}
-
-// keepFact keeps a fact for the second attempt.
-func (a *attempt) keepFact(ref fact.Ref, value any, err error) {
-	if a.careful {
-		return
-	}
-	a.lock()
-	if !a.inspects {
-		a.said = append(a.said, said{fact: ref.Key(), value: value, err: err})
-		a.events = append(a.events, event{said: len(a.said)})
-	}
 	a.mu.Unlock()
 }
 

@@ -28,7 +28,7 @@ type evaluation struct {
 	matched []*rule.Rule
 	// brief says that all of these are brief.
 	brief bool
-	// input is that of [evaluation.quick], and since counts the rules since it has looked at the time.
+	// input is that of [quick], and since counts the rules since it has looked at the time.
 	input  *rule.Input
 	since  int
 	frames []frame

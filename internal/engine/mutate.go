@@ -23,7 +23,7 @@ func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, 
 		if err != nil {
 			return undecodable(ctx, d.request, err)
 		}
-		if d.moves(matched...) {
+		if !d.brief && d.attempt.leavable(matched...) {
 			return d.move(ctx, func() (usher.Decision, error) { return d.mutate(ctx, passes[i:]) })
 		}
 		before := len(d.applied)

@@ -11,9 +11,12 @@ import (
 // briefAtOnce is how many brief rules run before somebody looks at the time again.
 const briefAtOnce = 16
 
-// quick reports whether a rule has nothing to say, if that can be known soon. Then its finding is kept. Any other rule
+// A quick finds out what rules say that have nothing to say.
+type quick struct{ *evaluation }
+
+// passes reports whether a rule has nothing to say, if that can be known soon. Then its finding is kept. Any other rule
 // runs as if nothing had happened, once more if it is brief.
-func (d *evaluation) quick(ctx context.Context, r *rule.Rule) bool {
+func (d quick) passes(ctx context.Context, r *rule.Rule) bool {
 	if len(r.Steps) != 1 || r.Pod != nil || r.Inspects || d.each != nil || d.work != nil || d.attempt.repeats() {
 		return false
 	}
@@ -51,7 +54,7 @@ func (d *evaluation) quick(ctx context.Context, r *rule.Rule) bool {
 
 // glance returns what the one program of a rule says, if that is known soon and harmless. The program is a glancer, or
 // brief.
-func (d *evaluation) glance(ctx context.Context, r *rule.Rule, glancer rule.Glancer) (out rule.Outcome, known bool) {
+func (d quick) glance(ctx context.Context, r *rule.Rule, glancer rule.Glancer) (out rule.Outcome, known bool) {
 	var err error
 	defer func() { known = known && err == nil }()
 	defer catch(&err)
@@ -69,7 +72,7 @@ func (d *evaluation) glance(ctx context.Context, r *rule.Rule, glancer rule.Glan
 }
 
 // inputOf returns the input of a rule of a pass that validates, which is that of all of them one after the other.
-func (d *evaluation) inputOf(r *rule.Rule) *rule.Input {
+func (d quick) inputOf(r *rule.Rule) *rule.Input {
 	in := d.input
 	if in == nil {
 		in = &rule.Input{Request: d.request, Unchanged: len(d.applied) == 0, Matched: d.began, OldObject: d.old, Memo: d.memo}

@@ -30,10 +30,10 @@ func (d *evaluation) validateFrom(ctx context.Context, passes []int, from int, p
 			if !r.Independent && problems.endedBy(r.Policy) {
 				continue
 			}
-			if d.quick(ctx, r) {
+			if (quick{d}).passes(ctx, r) {
 				continue
 			}
-			if d.moves(r) {
+			if !d.brief && d.attempt.leavable(r) {
 				// What moves has inspected nothing yet.
 				return d.move(ctx, func() (usher.Decision, error) { return d.validateFrom(ctx, passes[i:], before+j, problems) })
 			}

@@ -87,7 +87,7 @@ func compile(t *v1alpha1.OverrideRuleTemplate) (*plan, []rule.Problem) {
 	if len(rule.Errors(problems)) > 0 {
 		return nil, problems
 	}
-	p.want()
+	want(p)
 	return p, problems
 }
 
@@ -113,7 +113,7 @@ type plan struct {
 
 // want adds the paths that the steps read in addition to the map that they change: the pod, and
 // references.
-func (p *plan) want() {
+func want(p *plan) {
 	if p.inPod {
 		p.object.Add("spec")
 		p.object.Add("template", "spec")
