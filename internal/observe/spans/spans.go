@@ -153,7 +153,7 @@ func (t *Tracing) begin(ctx context.Context, name string, at time.Time) (context
 		return ctx, nil, false
 	}
 	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(at)) //nolint:spancheck // The caller ends it.
-	return ctx, span, true //nolint:spancheck // The caller ends it.
+	return ctx, span, true                                          //nolint:spancheck // The caller ends it.
 }
 
 // leftOut returns how many spans there would have been in addition.
