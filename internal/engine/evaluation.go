@@ -47,6 +47,8 @@ type evaluation struct {
 	less rule.Validations
 	// work, unless nil, is told which rule runs.
 	work *stall.Work
+	// cleanup is what is known of the request.
+	cleanup cleanup
 	// now is when the rule before ended, and the next one begins; zero for the first of a
 	// pass.
 	now time.Time

@@ -96,7 +96,10 @@ func (o *Policy) Rules() []rule.Rule {
 		rules = append(rules, r)
 	}
 	if o.validate != nil {
-		rules = append(rules, o.rule(validationsRule, usher.Validate, newValidator(o)))
+		v := newValidator(o)
+		r := o.rule(validationsRule, usher.Validate, v)
+		r.SparesCleanup = !readsOwners(v.ReadPaths())
+		rules = append(rules, r)
 	}
 	if o.pods != v1alpha1.PodTemplatesOff {
 		rules = append(rules, o.podRule())
@@ -105,6 +108,13 @@ func (o *Policy) Rules() []rule.Rule {
 		rules = append(rules, o.existingRule())
 	}
 	return rules
+}
+
+// readsOwners reports whether one of paths leads to finalizers or owners.
+func readsOwners(paths ...*usher.Paths) bool {
+	return slices.ContainsFunc(paths, func(p *usher.Paths) bool {
+		return p.Meets("metadata", "finalizers") || p.Meets("metadata", "ownerReferences")
+	})
 }
 
 func (o *Policy) rule(name string, phase usher.Phase, program rule.Program) rule.Rule {
