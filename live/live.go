@@ -113,18 +113,34 @@ func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, er
 // Covers reports whether an API server would send a request to a webhook that is registered for the
 // policies in force. Doors that see every request ask it first, so that all doors decide the same. As
 // long as no policies have been loaded, almost all requests are covered; those that Decide has an error
-// for always are.
-func (l *Live) Covers(r *usher.Request) bool { return complete(r) != nil || l.current.Covers(r) }
+// for always are, but for those without a kind: of these it reports whether one with a kind may be covered,
+// since a door can know the resource before it has read the object.
+func (l *Live) Covers(r *usher.Request) bool {
+	lacks := complete(r)
+	if r.Kind.Empty() {
+		lacks = located(r)
+	}
+	return lacks != nil || l.current.Covers(r)
+}
 
 // complete returns what a request of admission lacks for policies to select it.
 func complete(r *usher.Request) error {
+	if err := located(r); err != nil {
+		return err
+	}
+	if (r.Phase == usher.Mutate || r.Phase == usher.Validate) && (r.Kind.Kind == "" || r.Kind.Version == "") {
+		return fmt.Errorf("kind %q: expected a kind and its version", r.Kind)
+	}
+	return nil
+}
+
+// located is complete but for the kind.
+func located(r *usher.Request) error {
 	switch {
 	case r.Phase != usher.Mutate && r.Phase != usher.Validate:
 		return nil
 	case !slices.Contains(usher.Operations(), r.Operation):
 		return fmt.Errorf("operation %q: expected one of %q", r.Operation, usher.Operations())
-	case r.Kind.Kind == "" || r.Kind.Version == "":
-		return fmt.Errorf("kind %q: expected a kind and its version", r.Kind)
 	case r.Resource.Resource == "" || r.Resource.Version == "":
 		return fmt.Errorf("resource %q: expected a resource and its version", r.Resource)
 	}

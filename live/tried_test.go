@@ -98,6 +98,7 @@ func TestIncompleteRequestsAreErrors(t *testing.T) {
 		{"no operation", func(r *usher.Request) { r.Operation = "" }, `operation ""`},
 		{"an operation that API servers do not have", func(r *usher.Request) { r.Operation = "create" }, `operation "create": expected one of ["CREATE"`},
 		{"no kind", func(r *usher.Request) { r.Kind.Kind = "" }, "expected a kind"},
+		{"no kind and no operation", func(r *usher.Request) { r.Kind, r.Operation = schema.GroupVersionKind{}, "" }, `operation ""`},
 		{"no version", func(r *usher.Request) { r.Kind.Version = "" }, "expected a kind and its version"},
 		{"no resource", func(r *usher.Request) { r.Resource = schema.GroupVersionResource{} }, "expected a resource"},
 		{"a phase that nobody knows", func(r *usher.Request) { r.Phase = "bake" }, "phase"},

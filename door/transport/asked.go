@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -70,6 +71,21 @@ func (a *asked) concerns(kind schema.GroupVersionKind, operations ...usher.Opera
 		}
 	}
 	return false
+}
+
+// unread is the kind of the object at the target as far as that is known without a read: it is empty unless
+// the scheme has a type for the resource.
+func (a *asked) unread() schema.GroupVersionKind {
+	if a.target.subresource != "" {
+		return schema.GroupVersionKind{}
+	}
+	version := a.target.resource.GroupVersion()
+	for kind := range a.options.Scheme.KnownTypes(version) {
+		if resource, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind)); resource == a.target.resource {
+			return version.WithKind(kind)
+		}
+	}
+	return schema.GroupVersionKind{}
 }
 
 // creation is the request to create an object.

@@ -23,6 +23,9 @@ func (x *exchange) patch() (*http.Response, error) {
 	if media == mediaApplyYAML || media == mediaApplyCBOR {
 		return x.apply()
 	}
+	if !x.concerns(x.unread(), usher.Update) {
+		return x.pass()
+	}
 	theirs := x.conditional(media)
 	return x.conditionally(!theirs, func(old map[string]any) (*http.Response, error) {
 		if old == nil {

@@ -20,6 +20,9 @@ const pageSize = 250
 
 // remove decides a DELETE of one object.
 func (x *exchange) remove() (*http.Response, error) {
+	if !x.concerns(x.unread(), usher.Delete) {
+		return x.pass()
+	}
 	options, err := x.deleteOptions()
 	if err != nil {
 		return nil, err
@@ -98,6 +101,9 @@ func (a *asked) decodeInto(options *metav1.DeleteOptions) error {
 // removeCollection decides a DELETE of many objects: all are deleted, or none. Objects that are
 // created meanwhile are kept.
 func (x *exchange) removeCollection() (*http.Response, error) {
+	if !x.concerns(x.unread(), usher.Delete) {
+		return x.pass()
+	}
 	options, err := x.deleteOptions()
 	if err != nil {
 		return nil, err

@@ -1,8 +1,11 @@
 // Package transport is the door in a client: it decides the writes of a client of client-go before
 // they leave the process.
 //
-//	config, err = transport.Wrap(config, decider, transport.Options{})
+//	config, err = transport.Wrap(config, policies, transport.Options{Covers: policies.Covers})
 //	client, err := kubernetes.NewForConfig(config)
+//
+// The policies are those of [github.com/usher-dev/usher/live.New]. Without Covers every write is decided, and what it
+// changes is read first; that is for deciders in Go that decide about everything.
 //
 // Objects that are created or updated are changed as the decider says; what it denies is not sent,
 // and the client gets the error that an API server with a webhook returns. Reads and watches are
@@ -36,7 +39,10 @@ import (
 
 // Options configure a transport. The zero value works.
 type Options struct {
-	// Covers reports whether the decider decides a request; nil means all writes.
+	// Covers reports whether the decider decides a request; nil means all writes. It is called without
+	// objects and user first, and then with them. Before what a patch changes or a deletion deletes is read, the
+	// kind may be missing, too: it is known then only of resources with a type in Scheme. What is not covered is
+	// sent without a read.
 	Covers func(*usher.Request) bool
 	// FailurePolicy applies if the decider fails, if the object to change cannot be read, and to
 	// bodies that cannot be decoded: protobuf of types that Scheme does not have. Ignore sends these

@@ -15,6 +15,8 @@ import (
 // which has only subresources. A coverage of a kind includes subresources of that kind, such as
 // Scale and Eviction. Of the subresources status and finalize, only changes of metadata are
 // covered: denying or changing a status would only make controllers report false states.
+//
+// A request without a kind, of which only the endpoint is known, is covered if it may be with one.
 func (c Coverage) Covers(r *usher.Request) bool {
 	e, named := ParseEntry(r.Entry)
 	if !named {
@@ -68,6 +70,9 @@ func (c *Covered) covers(r *usher.Request) bool {
 	}
 	if c.Kind == "" {
 		return wholeObject(r) || r.Operation == usher.Connect
+	}
+	if r.Kind.Empty() {
+		return wholeObject(r) && c.APIVersion == r.Resource.GroupVersion().String() || ownKind(r.Subresource)
 	}
 	return c.Kind == r.Kind.Kind && c.APIVersion == r.Kind.GroupVersion().String() && (wholeObject(r) || ownKind(r.Subresource))
 }
