@@ -5,15 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // Explain explains what Decide has decided about a request of admission: for each rule, whether it matched and by
 // which clause, what its expressions read and what their values were, and what it said and changed. The result is
 // JSON, as in the phases of usher explain -o json. Values of objects that hold credentials, such as Secrets, are
 // withheld.
+//
+// The decision must be about this request: one that has findings of rules of the other phase is an error. After
+// admission.Decide of door/admission, the requests of both decisions are in its result.
 //
 // It evaluates the expressions again, which takes several times as long as to decide, by the policies that are in
 // force now, and resolves the facts that they need once more.
@@ -22,6 +27,9 @@ func (l *Live) Explain(ctx context.Context, r *usher.Request, d usher.Decision) 
 		return nil, errors.New("explain decision: expected one about a request of admission")
 	}
 	if err := complete(r); err != nil {
+		return nil, fmt.Errorf("explain decision: %w", err)
+	}
+	if err := inPhase(l.current.RulesAt(""), r.Phase, d.Findings); err != nil {
 		return nil, fmt.Errorf("explain decision: %w", err)
 	}
 	told, err := explain.Of(ctx, l.current.RulesAt(r.Entry), r, d, explain.Options{Facts: l.facts})
@@ -33,4 +41,17 @@ func (l *Live) Explain(ctx context.Context, r *usher.Request, d usher.Decision) 
 		return nil, fmt.Errorf("encode explanation: %w", err)
 	}
 	return text, nil
+}
+
+// inPhase returns an error if a finding is of a rule that only decides in the other phase.
+func inPhase(rules []rule.Rule, phase usher.Phase, findings []usher.Finding) error {
+	for i := range findings {
+		f := &findings[i]
+		of := func(r rule.Rule) bool { return !f.Written && r.Policy == f.Policy && r.Name == f.Rule }
+		other := slices.IndexFunc(rules, of)
+		if other >= 0 && !slices.ContainsFunc(rules, func(r rule.Rule) bool { return of(r) && r.Phase == phase }) {
+			return fmt.Errorf("%s of %s decides in the phase %s: the request is of the phase %s", f.Rule, f.Policy, rules[other].Phase, phase)
+		}
+	}
+	return nil
 }

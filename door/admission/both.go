@@ -17,12 +17,15 @@ type Result struct {
 	// Mutation is the decision of the phase Mutate, Validation that of the phase Validate; it is zero if
 	// Mutation denies.
 	Mutation, Validation usher.Decision
+	// ForMutation and ForValidation are the requests that these are about, to explain them by. ForValidation
+	// is nil if Mutation denies.
+	ForMutation, ForValidation *usher.Request
 	// Object is the object as mutation has changed it, and as it was validated but for a name that is
 	// generated. It is nil if the request has none, or if Mutation denies.
 	Object *usher.Object
 }
 
-// Denial returns the decision that denies the request, nil if none does.
+// Denial returns the decision that denies the request; nil means that the request is allowed.
 func (r *Result) Denial() *usher.Decision {
 	switch {
 	case r.Mutation.Verdict == usher.Deny:
@@ -41,7 +44,7 @@ func Decide(ctx context.Context, d usher.Decider, r *usher.Request) (Result, err
 	// A decider may keep requests.
 	mutation, validation := *r, *r
 	mutation.Phase, validation.Phase = usher.Mutate, usher.Validate
-	var result Result
+	result := Result{ForMutation: &mutation}
 	var err error
 	if result.Mutation, err = d.Decide(ctx, &mutation); err != nil || result.Mutation.Verdict == usher.Deny {
 		return result, err
@@ -61,6 +64,7 @@ func Decide(ctx context.Context, d usher.Decider, r *usher.Request) (Result, err
 			validation.Object, validation.Name = usher.TreeObject(named), name
 		}
 	}
+	result.ForValidation = &validation
 	result.Validation, err = d.Decide(ctx, &validation)
 	return result, err
 }
