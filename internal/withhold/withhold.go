@@ -3,6 +3,7 @@ package withhold
 
 import (
 	"regexp"
+	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
@@ -27,7 +28,32 @@ func Error(r *usher.Request, err error, confidential bool) string {
 	if confidential || fact.Confidential(r.Kind.Kind) {
 		return Secret
 	}
-	return printable.Cut(quoted.ReplaceAllString(err.Error(), "(…)"), limit)
+	return printable.Cut(withoutQuoted(err.Error()), limit)
+}
+
+const (
+	left     = "(…)"
+	resulted = "' resulted in error: "
+	within   = "(in expression '"
+)
+
+// withoutQuoted leaves out what stands in quotes. An expression of a policy that an error quotes may have
+// quotes itself, and is left out as a whole.
+func withoutQuoted(text string) string {
+	if before, _, found := strings.Cut(text, within); found && strings.HasSuffix(text, "')") {
+		return withoutQuoted(before) + "(in expression " + left + ")"
+	}
+	before, rest, found := strings.Cut(text, "'")
+	end := strings.LastIndex(rest, resulted)
+	if !found || end < 0 {
+		return quoted.ReplaceAllString(text, left)
+	}
+	expression, cause := rest[:end], rest[end+len(resulted):]
+	if strings.Contains(expression, resulted) {
+		// Where the expression ends is not certain, and so what of the rest stands in quotes.
+		cause = left
+	}
+	return quoted.ReplaceAllString(before, left) + left + resulted[1:] + quoted.ReplaceAllString(cause, left)
 }
 
 // Message returns what a policy says about r to users, cut to the same length as errors. It is
