@@ -3,6 +3,7 @@ package trial_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func TestResourcesOfACluster(t *testing.T) {
 			if text := strings.Join(said, "\n"); !strings.Contains(text, test.warning) || test.warning == "" && text != "" {
 				t.Errorf("problems %q, want %q", text, test.warning)
 			}
-			if missing := test.warning != ""; result.Unsettled != missing || (looked > 1) != missing {
+			if missing := test.warning != ""; result.Unsettled != missing || (looked > 1) != (missing || test.resources[0] == gadgets) {
 				t.Errorf("looked %d times, and a later try may differ: %t", looked, result.Unsettled)
 			}
 		})
@@ -104,5 +105,20 @@ func TestResourcesOfNoNamespace(t *testing.T) {
 		if text := strings.Join(said, "\n"); !strings.Contains(text, test.said) || test.said == "" && text != "" {
 			t.Errorf("%s: problems %q, want %q", test.reason, text, test.said)
 		}
+	}
+}
+
+// TestSchemasOfDefinitionsMayChange: what a rule says of a field that a custom kind does not have is tried again, and
+// the schema is asked for although it is known: it may be that of a definition that has changed.
+func TestSchemasOfDefinitionsMayChange(t *testing.T) {
+	t.Parallel()
+	known, asked := gadgetKinds(t), false
+	try := trial.New(trial.Options{Kinds: func(_ context.Context, _ *kind.Set, of []schema.GroupVersionKind) *kind.Set {
+		asked = asked || slices.ContainsFunc(of, func(k schema.GroupVersionKind) bool { return k.Kind == "Gadget" })
+		return known
+	}})
+	result := try.Try(t.Context(), admissionPolicy(t, []string{gadgets}, validations("object.spec.owners == 'a'")))
+	if len(result.Problems) == 0 || !result.Unsettled || !asked {
+		t.Errorf("problems %v, a later try may differ: %t, the schema is asked for: %t", result.Problems, result.Unsettled, asked)
 	}
 }

@@ -141,7 +141,7 @@ func (t *Trial) find(ctx context.Context, c *compile.Compiled, kinds []schema.Gr
 	set := t.options.Kinds(ctx, t.recorded(), kinds)
 	var more []schema.GroupVersionKind
 	if typed := c.Typed(); typed != nil {
-		more = lacking(set, typed.Matches())
+		more = t.lacking(set, typed.Matches())
 	}
 	for _, m := range narrowing(c) {
 		more = append(more, absent(set, m.ResourceMatch)...)
@@ -170,7 +170,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 		problems = t.tryAdmission(ctx, set, c, words)
 	}
 	result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
-	result.Unsettled = result.Unsettled || len(wrong)+len(skipped)+len(noKind) > 0
+	result.Unsettled = result.Unsettled || len(wrong)+len(skipped)+len(noKind) > 0 || len(problems) > 0 && len(t.custom(set, p.Matches())) > 0
 }
 
 // kindsRead returns the kinds that a policy selects, and those that it reads.

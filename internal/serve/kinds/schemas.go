@@ -1,15 +1,17 @@
 package kinds
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/openapi"
 
 	"github.com/usher-dev/usher/internal/kind"
 )
@@ -20,28 +22,45 @@ type Schemas struct {
 	log       *slog.Logger
 
 	mu        sync.Mutex
-	documents map[schema.GroupVersion][]byte
-	fetched   map[schema.GroupVersion]time.Time
+	documents map[schema.GroupVersion]document
 	refreshed time.Time
-	// set is the result for from and this number of documents.
+	// listed is what the API server had when it was asked last.
+	listed   map[string]openapi.GroupVersion
+	listedAt time.Time
+	// set is the result for from; nil if documents have changed since.
 	set  *kind.Set
 	from *Lists
-	of   int
 }
 
-// refetch is how long schemas are used before they are read again, also if there were none.
-const refetch = time.Minute
+// A document has the schemas of a group and version.
+type document struct {
+	// raw is nil if it could not be read.
+	raw []byte
+	// url changes with the schemas; it was first seen at since.
+	url         string
+	since, read time.Time
+}
+
+const (
+	// refetch is how long passes before schemas that could not be read are read again.
+	refetch = time.Minute
+	// Relist is the minimum time between two reads of the list of documents.
+	Relist = time.Second
+	// settle is how long a document may lag behind the list: a busy API server may list one before it serves it.
+	settle = 5 * time.Second
+)
 
 // Rescan is the minimum time between two reads of discovery because a kind was not found.
 const Rescan = 5 * time.Second
 
 // NewSchemas returns the kinds that were discovered, without schemas yet.
 func NewSchemas(d *Discovery, log *slog.Logger) *Schemas {
-	return &Schemas{discovery: d, log: log, documents: map[schema.GroupVersion][]byte{}, fetched: map[schema.GroupVersion]time.Time{}}
+	return &Schemas{discovery: d, log: log, documents: map[schema.GroupVersion]document{}}
 }
 
 // Find returns the kinds of the cluster, for [trial.Options]. Until discovery has been read these are the
-// recorded ones. It does not wait for API servers longer than ctx.
+// recorded ones. Schemas that are not recorded are read again when they change. It does not wait for API
+// servers longer than ctx.
 func (s *Schemas) Find(ctx context.Context, recorded *kind.Set, of []schema.GroupVersionKind) *kind.Set {
 	set := s.current(recorded)
 	for _, gvk := range of {
@@ -55,8 +74,8 @@ func (s *Schemas) Find(ctx context.Context, recorded *kind.Set, of []schema.Grou
 		return recorded
 	}
 	for _, gvk := range of {
-		if set.Has(gvk) && set.Schema(gvk) == nil {
-			within(ctx, func() { s.fetch(gvk.GroupVersion()) })
+		if gv := gvk.GroupVersion(); set.Has(gvk) && (set.Schema(gvk) == nil || s.served(gv)) {
+			within(ctx, func() { s.fetch(gv) })
 		}
 	}
 	return s.current(recorded)
@@ -83,17 +102,20 @@ func (s *Schemas) current(recorded *kind.Set) *kind.Set {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.set != nil && s.from == from && s.of == len(s.documents) {
+	if s.set != nil && s.from == from {
 		return s.set
 	}
 	set := kind.Discovered(from.Resources).Schemas(recorded)
 	set.Complete = from.Complete
-	for gv, raw := range s.documents {
-		if err := set.AddDocument(raw); err != nil {
+	for gv, of := range s.documents {
+		if of.raw == nil {
+			continue
+		}
+		if err := set.AddDocument(of.raw); err != nil {
 			s.log.Debug("schemas are not used", "group", gv.String(), "error", err)
 		}
 	}
-	s.set, s.from, s.of = set, from, len(s.documents)
+	s.set, s.from = set, from
 	return set
 }
 
@@ -109,38 +131,71 @@ func (s *Schemas) rescan() {
 	}
 }
 
-// fetch reads the schemas of a group and version.
-func (s *Schemas) fetch(gv schema.GroupVersion) {
+// served reports whether schemas of a group and version are those that the API server serves.
+func (s *Schemas) served(gv schema.GroupVersion) bool {
 	s.mu.Lock()
-	due := time.Since(s.fetched[gv]) > refetch
-	s.fetched[gv] = time.Now()
-	s.mu.Unlock()
-	if !due {
+	defer s.mu.Unlock()
+	return s.documents[gv].raw != nil
+}
+
+// fetch reads the schemas of a group and version, unless those that were read are the ones that the API
+// server lists.
+func (s *Schemas) fetch(gv schema.GroupVersion) {
+	listed := s.list()["apis/"+gv.String()]
+	if listed == nil {
 		return
 	}
-	raw, err := s.document(gv)
+	now, url := time.Now(), listed.ServerRelativeURL()
+	s.mu.Lock()
+	of := s.documents[gv]
+	if of.url != url {
+		of.since = now
+	} else if !of.due(now) {
+		s.mu.Unlock()
+		return
+	}
+	of.url, of.read = url, now
+	s.documents[gv] = of
+	s.mu.Unlock()
+	raw, err := listed.Schema(runtime.ContentTypeJSON)
+	if err == nil && !json.Valid(raw) {
+		err = errors.New("it is not JSON")
+	}
 	if err != nil {
 		s.log.Debug("schemas are not read", "group", gv.String(), "error", err)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.documents[gv] = raw
-	s.set = nil
+	if of = s.documents[gv]; of.url == url && !bytes.Equal(of.raw, raw) {
+		of.raw = raw
+		s.documents[gv], s.set = of, nil
+	}
 }
 
-func (s *Schemas) document(gv schema.GroupVersion) ([]byte, error) {
-	paths, err := s.discovery.client.OpenAPIV3().Paths()
+// due reports whether the document at the same URL is read again.
+func (d document) due(now time.Time) bool {
+	if d.raw == nil {
+		return now.Sub(d.read) > refetch
+	}
+	return d.read.Before(d.since.Add(settle)) && now.Sub(d.read) >= Relist
+}
+
+// list returns the documents that the API server has, by path.
+func (s *Schemas) list() map[string]openapi.GroupVersion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.listedAt) < Relist {
+		return s.listed
+	}
+	s.listedAt = time.Now()
+	s.mu.Unlock()
+	listed, err := s.discovery.client.OpenAPIV3().Paths()
+	s.mu.Lock()
 	if err != nil {
-		return nil, err
+		s.log.Debug("schemas are not listed", "error", err)
+		return s.listed
 	}
-	at, ok := paths["apis/"+gv.String()]
-	if !ok {
-		return nil, fmt.Errorf("no OpenAPI document of %s", gv)
-	}
-	raw, err := at.Schema(runtime.ContentTypeJSON)
-	if err == nil && !json.Valid(raw) {
-		err = fmt.Errorf("OpenAPI document of %s is not JSON", gv)
-	}
-	return raw, err
+	s.listed = listed
+	return listed
 }
