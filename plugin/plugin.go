@@ -52,9 +52,19 @@ import (
 // Name is what the plugin is called on the command line and in configuration files.
 const Name = apiserver.PluginName
 
-// Register adds the plugin to those of a server.
-func Register(plugins *admission.Plugins) {
-	apiserver.Register(plugins, func(config io.Reader) (admission.Interface, error) { return New(config) })
+// Register adds the plugin to those of a server. The server is ready without policies unless it adds the result
+// to its checks: server.AddReadyzChecks(plugin.Register(plugins)).
+func Register(plugins *admission.Plugins) *Readiness {
+	ready := &Readiness{}
+	apiserver.Register(plugins, func(config io.Reader) (admission.Interface, error) {
+		p, err := New(config)
+		if err != nil {
+			return nil, err
+		}
+		ready.plugin.Store(p)
+		return p, nil
+	})
+	return ready
 }
 
 // Order returns an order of plugins that includes this one, at its place.
@@ -80,6 +90,9 @@ type Plugin struct {
 	mapper  meta.RESTMapper
 	access  fact.Resolver
 	drained <-chan struct{}
+	// policies are those that are stored, loaded whether all are: nil until the plugin is initialized.
+	policies func() []rule.State
+	loaded   func() bool
 	// candidates returns what is counted of candidates.
 	candidates func() []rule.CandidateState
 }
@@ -174,7 +187,8 @@ func (p *Plugin) ValidateInitialization() error {
 	p.Plugin = apiserver.New(decisionlog.Wrap(asked, p.log), apiserver.Options{
 		Covers: l.Covers, Timeout: p.config.RequestTimeout.Duration, Log: p.log,
 	})
-	p.SetReadyFunc(func() bool { return l.Status().Generation > 0 })
+	p.policies, p.loaded = l.Policies, func() bool { return l.Status().Generation > 0 }
+	p.SetReadyFunc(p.loaded)
 	p.follow(ctx, "policies", func() error { return l.Run(ctx, p.sources(ctx)...) })
 	p.candidates = l.Candidates
 	p.follow(ctx, "candidates", func() error { return logCandidates(ctx, l.Candidates, p.log) })

@@ -5,7 +5,7 @@
 //	  --kubeconfig=$KUBECONFIG --authentication-kubeconfig=$KUBECONFIG --authorization-kubeconfig=$KUBECONFIG \
 //	  --admission-control-config-file=admission.yaml
 //
-// Four lines make it obey policies: see newOptions. With --authorization-policies it asks policies who may do what, too: see
+// Four lines make it obey policies, see newOptions, and one keeps it from being ready without them. With --authorization-policies it asks policies who may do what, too: see
 // authorize.
 package main
 
@@ -47,15 +47,15 @@ func main() {
 
 // newOptions are the recommended ones, with the chain NamespaceLifecycle, Usher, and the
 // policies and webhooks of the API.
-func newOptions() *options.RecommendedOptions {
+func newOptions() (*options.RecommendedOptions, *plugin.Readiness) {
 	o := options.NewRecommendedOptions("/registry/"+shop.Group, shop.Codecs.LegacyCodec(v1.SchemeGroupVersion))
-	plugin.Register(o.Admission.Plugins)
+	ready := plugin.Register(o.Admission.Plugins)
 	o.Admission.RecommendedPluginOrder = plugin.Order(o.Admission.RecommendedPluginOrder)
-	return o
+	return o, ready
 }
 
 func run(ctx context.Context, args []string) error {
-	o := newOptions()
+	o, ready := newOptions()
 	flags := pflag.NewFlagSet("apiserver", pflag.ContinueOnError)
 	o.AddFlags(flags)
 	folder := flags.String("authorization-policies", "", "folder with authorization policies, which are asked before the authorizer of the cluster")
@@ -67,6 +67,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	server, err := newServer(ctx, o, *folder)
 	if err != nil {
+		return err
+	}
+	if err := server.AddReadyzChecks(ready); err != nil {
 		return err
 	}
 	return server.PrepareRun().RunWithContext(ctx)
