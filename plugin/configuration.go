@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"reflect"
+	"regexp"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,12 +94,31 @@ func Read(config io.Reader) (*Configuration, error) {
 		return c, c.complete()
 	}
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, fmt.Errorf("read configuration: %w", suggesting(err))
 	}
 	if c.APIVersion != APIVersion || c.Kind != Kind {
 		return nil, fmt.Errorf("read configuration: it is %q %q: expected apiVersion %s and kind %s", c.APIVersion, c.Kind, APIVersion, Kind)
 	}
 	return c, c.complete()
+}
+
+var unknownField = regexp.MustCompile(`unknown field "([^"]*)"$`)
+
+// suggesting adds to the error of an unknown field which one is meant.
+func suggesting(err error) error {
+	wrong := unknownField.FindStringSubmatch(err.Error())
+	if wrong == nil {
+		return err
+	}
+	var names []string
+	for field := range reflect.TypeFor[Configuration]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	if meant := rule.Suggestion(wrong[1], names); meant != "" {
+		return fmt.Errorf("%w: %s", err, meant)
+	}
+	return err
 }
 
 func (c *Configuration) complete() error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -42,7 +43,8 @@ func TestRead(t *testing.T) {
 			reason: "JSON, which is what servers hand over", text: `{"apiVersion":"apiserver.usher.dev/v1alpha1","kind":"UsherConfiguration","policies":["a"]}`,
 			want: &plugin.Configuration{TypeMeta: typed, Policies: []string{"a"}, FactTTL: metav1.Duration{Duration: 10 * time.Second}},
 		},
-		{reason: "a field that is not known", text: header + "polices: [a]", err: `unknown field "polices"`},
+		{reason: "a field that is not known", text: header + "polices: [a]", err: `unknown field "polices": did you mean policies?`},
+		{reason: "a field that is like no other", text: header + "x: 1", err: `unknown field "x"`},
 		{reason: "a field that is there twice", text: header + "policies: [a]\npolicies: [b]", err: `"policies" already set`},
 		{reason: "another kind", text: "apiVersion: v1\nkind: Pod", err: "expected apiVersion apiserver.usher.dev/v1alpha1 and kind UsherConfiguration"},
 		{reason: "no kind", text: "policies: [a]", err: "expected apiVersion"},
@@ -81,6 +83,12 @@ func TestDocumentedConfiguration(t *testing.T) {
 	block, _, ends := strings.Cut(block, "```")
 	if !found || !ends {
 		t.Fatal("docs/embedding.md has no configuration")
+	}
+	for field := range reflect.TypeFor[plugin.Configuration]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "" && !regexp.MustCompile(`(?m)^    (# )?`+name+`: `).MatchString(block) {
+			t.Errorf("docs/embedding.md does not have %s", name)
+		}
 	}
 	for _, config := range []string{block, regexp.MustCompile(`(?m)^    # `).ReplaceAllString(block, "    ")} {
 		if _, err := plugin.Read(strings.NewReader(config)); err != nil {

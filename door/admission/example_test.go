@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +59,28 @@ func ExampleValidate() {
 	decision, _ := decide(context.Background(), &usher.Request{Namespace: "frozen"})
 	fmt.Println(decision.Verdict, decision.Message)
 	// Output: deny namespace frozen is frozen
+}
+
+// A handler is tested without a server, by a review as an API server posts it.
+func ExampleValidate_handler() {
+	handler := admission.Validate(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		return usher.Denied("not today"), nil
+	}), admission.Options{})
+
+	review := `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "DELETE", "name": "cart", "namespace": "shop",
+		"kind": {"version": "v1", "kind": "Pod"}, "resource": {"version": "v1", "resource": "pods"},
+		"oldObject": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cart", "namespace": "shop"}}}}`
+	request := httptest.NewRequest(http.MethodPost, "/validate", strings.NewReader(review))
+	request.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	var answer admissionv1.AdmissionReview
+	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(recorder.Code, answer.Response.Allowed, answer.Response.Result.Message)
+	// Output: 200 false not today
 }
 
 // A decider is tested in both phases, on the request of a recorded review: the object that would be
