@@ -39,7 +39,11 @@ func (r *Readiness) Check(*http.Request) error {
 	}
 	// Those of namespaces are their tenants', who decide nothing about the server.
 	of := slices.DeleteFunc(slices.Clone(p.policies()), func(s rule.State) bool { return !s.Admission || s.Policy.Namespace != "" || s.Suspended != "" })
-	if !slices.ContainsFunc(of, func(s rule.State) bool { return s.Enforced }) && (len(of) > 0 || !p.config.fromAPI()) {
+	enforced := slices.ContainsFunc(of, func(s rule.State) bool { return s.Enforced })
+	if !enforced && slices.ContainsFunc(of, func(s rule.State) bool { return s.Pending }) {
+		return errNotLoaded
+	}
+	if !enforced && (len(of) > 0 || !p.config.fromAPI()) {
 		return errNoPolicies
 	}
 	r.passed.Store(true)
