@@ -96,6 +96,12 @@ func (c *Compiled) ObjectSpec() *usherv1alpha1.ObjectPolicySpec {
 	return nil
 }
 
+// SilentOnPods is [object.SilentOnPods] for a policy of any kind.
+func (c *Compiled) SilentOnPods() bool {
+	spec := c.ObjectSpec()
+	return spec != nil && object.SilentOnPods(spec)
+}
+
 // mostKinds is how many kinds Kinds names.
 const mostKinds = 5
 

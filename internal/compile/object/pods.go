@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -19,6 +22,13 @@ func (c *compilation) podTemplates(s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTem
 	case "":
 		if len(s.Validations) > 0 && onlyPods(resources) && createsPods(resources) {
 			return v1alpha1.PodTemplatesWarn
+		}
+		if SilentOnPods(s) && createsPods(resources) {
+			c.Problems = append(c.Problems, rule.Problem{
+				Severity: rule.Warning, Field: "spec.podTemplates",
+				What: "the policy is for pods and for workloads that make them: it allows a workload whose pods it denies, without a warning",
+				Do:   "set podTemplates: Deny or Warn, or \"Off\" if the validations of workloads say the same",
+			})
 		}
 		return v1alpha1.PodTemplatesOff
 	case v1alpha1.PodTemplatesOff:
@@ -39,6 +49,22 @@ func (c *compilation) podTemplates(s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTem
 		return v1alpha1.PodTemplatesOff
 	}
 	return s.PodTemplates
+}
+
+// SilentOnPods reports whether a policy is for pods and workloads that are created, by name, and does not say
+// whether its validations see the pods of workloads. Policies for some subjects are left out: controllers create
+// the pods, not who wrote the workload.
+func SilentOnPods(s *v1alpha1.ObjectPolicySpec) bool {
+	if s.PodTemplates != "" || len(s.Validations) == 0 || len(s.Subjects)+len(s.ExcludeSubjects) > 0 {
+		return false
+	}
+	creates := func(group, resource string) bool {
+		return slices.ContainsFunc(s.MatchConstraints.ResourceRules, func(r admissionv1.NamedRuleWithOperations) bool {
+			created := slices.Contains(r.Operations, admissionv1.Create) || slices.Contains(r.Operations, admissionv1.OperationAll)
+			return created && slices.Contains(r.Resources, resource) && (slices.Contains(r.APIGroups, group) || slices.Contains(r.APIGroups, "*"))
+		})
+	}
+	return creates("", "pods") && slices.ContainsFunc(podtemplate.Workloads(), func(w podtemplate.Workload) bool { return creates(w.Group, w.Resource) })
 }
 
 // createsPods reports whether a match is for a pod that is created, whose name is not known yet.

@@ -31,6 +31,7 @@ func TestPodTemplates(t *testing.T) {
 	apps := of("CREATE", "pods")
 	apps.APIGroups = []string{"metrics.k8s.io"}
 	const noPods = "spec.podTemplates: the policy is not for pods that are created, so it does not judge the pods of workloads"
+	const silent = "spec.podTemplates: the policy is for pods and for workloads that make them: it allows a workload whose pods it denies, without a warning"
 	for _, test := range []struct {
 		reason  string
 		rules   []admissionv1.NamedRuleWithOperations
@@ -56,6 +57,11 @@ func TestPodTemplates(t *testing.T) {
 		{"subresources of pods", []admissionv1.NamedRuleWithOperations{of("UPDATE", "pods/ephemeralcontainers")}, "Warn", false, false, noPods},
 		{"pods by name, when those of workloads have none", []admissionv1.NamedRuleWithOperations{named}, "Deny", false, false, noPods},
 		{"a scope without pods", []admissionv1.NamedRuleWithOperations{cluster}, "Deny", false, false, noPods},
+		{"pods and workloads", []admissionv1.NamedRuleWithOperations{of("CREATE", "pods"), of("CREATE", "replicationcontrollers")}, "", false, false, silent},
+		{"all operations on pods and workloads", []admissionv1.NamedRuleWithOperations{of("*", "pods podtemplates")}, "", false, false, silent},
+		{"pods and workloads, and it is off", []admissionv1.NamedRuleWithOperations{of("CREATE", "pods replicationcontrollers")}, "Off", false, false, ""},
+		{"pods and workloads, and it is to warn", []admissionv1.NamedRuleWithOperations{of("CREATE", "pods replicationcontrollers")}, "Warn", true, true, ""},
+		{"pods, and workloads that are deleted", []admissionv1.NamedRuleWithOperations{of("CREATE", "pods"), of("DELETE", "replicationcontrollers")}, "", false, false, ""},
 		{"no such value", []admissionv1.NamedRuleWithOperations{of("CREATE", "pods")}, "Audit", false, false, `spec.podTemplates: "Audit" is not a value of podTemplates`},
 	} {
 		p := &v1alpha1.ClusterObjectPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}

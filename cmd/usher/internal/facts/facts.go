@@ -145,7 +145,8 @@ func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if found == nil {
 		name = ref.String()
 	}
-	if o.All && !existing.Has(o.APIVersion, o.Kind) {
+	// The object of the request is of the kind, and is there: it is only no fact about itself.
+	if o.All && !existing.Has(o.APIVersion, o.Kind) && (o.APIVersion != s.absent.APIVersion || o.Kind != s.absent.Kind) {
 		name = o.APIVersion + " " + o.Kind + " *"
 	}
 	if err != nil && o.APIVersion == "v1" && o.Kind == "Namespace" && s.assumed[o.Name] {

@@ -110,6 +110,51 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestSARIFSays tells the level, the score and the headline that code scanning shows.
+func TestSARIFSays(t *testing.T) {
+	t.Parallel()
+	deny, warn, audit := usher.ActDeny, usher.ActWarn, usher.ActAudit
+	for _, row := range []struct {
+		reason                 string
+		result                 result.Result
+		level, score, headline string
+	}{
+		{"low, and denied", result.Result{Status: result.Fail, Severity: "low", Actions: []usher.Action{deny}, Rule: "spec.validations[0]", Message: "label team is required"}, "error", "2.0", "label team is required"},
+		{"critical, and warned of", result.Result{Status: result.Warn, Severity: "critical", Actions: []usher.Action{warn}, Rule: "spec.validations[0]", Validation: "team"}, "warning", "9.5", "ClusterObjectPolicy p team"},
+		{"warned of and recorded", result.Result{Status: result.Fail, Severity: "high", Actions: []usher.Action{warn, audit}, Rule: "spec.validations[0]", Message: "no. Never"}, "warning", "8.0", "no."},
+		{"only recorded", result.Result{Status: result.Fail, Severity: "info", Actions: []usher.Action{audit}, Rule: "spec.validations[0]", Message: "no"}, "note", "", "no"},
+		{"its pods are denied", result.Result{Status: result.Fail, Severity: "medium", Actions: []usher.Action{warn}, Rule: "spec.validations[0]", Message: result.OfPods + "no"}, "error", "5.5", "no"},
+		{"it fails", result.Result{Status: result.Error, Rule: "spec.validations[0]", Message: "no such key: x"}, "error", "", "ClusterObjectPolicy p spec.validations[0]"},
+	} {
+		row.result.Policy = policy("p")
+		var got bytes.Buffer
+		if err := format.SARIF(&got, &format.Report{Objects: 1, Results: []format.Result{{Result: row.result}}}, "v1.2.3"); err != nil {
+			t.Fatal(err)
+		}
+		var log struct {
+			Runs []struct {
+				Tool struct {
+					Driver struct {
+						Rules []struct {
+							ShortDescription struct{ Text string }
+							Properties       map[string]any
+						}
+					}
+				}
+				Results []struct{ Level string }
+			}
+		}
+		if err := json.Unmarshal(got.Bytes(), &log); err != nil {
+			t.Fatal(err)
+		}
+		rule := log.Runs[0].Tool.Driver.Rules[0]
+		score, _ := rule.Properties["security-severity"].(string)
+		if level := log.Runs[0].Results[0].Level; level != row.level || score != row.score || rule.ShortDescription.Text != row.headline {
+			t.Errorf("%s: level %q, score %q, headline %q; want %q, %q, %q", row.reason, level, score, rule.ShortDescription.Text, row.level, row.score, row.headline)
+		}
+	}
+}
+
 // valid has parsers of others read the output.
 func valid(t *testing.T, name string, output []byte) {
 	t.Helper()

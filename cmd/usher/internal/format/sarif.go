@@ -194,18 +194,14 @@ func sarifRuleOf(id string, r *Result, policy About) sarifRule {
 	if r.Policy == (usher.PolicyRef{}) {
 		help = "Usher could not judge these objects: the message says why."
 	}
-	description := strings.TrimSpace(policyName(r.Policy) + " " + printable.Line(r.Rule))
+	description := headline(r, policy)
 	about := sarifRule{
 		ID:               id,
 		ShortDescription: sarifText{description},
 		FullDescription:  sarifText{description},
 		Help:             sarifText{help},
-		Configuration:    sarifLevel{severityLevel(r.Severity)},
+		Configuration:    sarifLevel{level(r)},
 		Properties:       map[string]any{},
-	}
-	// The headline of what code scanning lists is what it asks for; the ID has its name.
-	if headline := firstSentence(cmp.Or(policy.Messages[cmp.Or(r.Validation, r.Rule)], policy.Description)); headline != "" {
-		about.ShortDescription = sarifText{headline}
 	}
 	if policy.Description != "" {
 		about.FullDescription = sarifText{printable.Words(policy.Description)}
@@ -217,11 +213,34 @@ func sarifRuleOf(id string, r *Result, policy About) sarifRule {
 	if r.Severity != "" {
 		about.Properties["severity"] = printable.Line(string(r.Severity))
 	}
+	var tags []string
 	if r.Category != "" {
 		about.Properties["category"] = printable.Line(r.Category)
-		about.Properties["tags"] = []string{printable.Line(r.Category)}
+		tags = append(tags, printable.Line(r.Category))
+	}
+	if score := securitySeverity(r.Severity); score != "" {
+		// Code scanning reads the score of rules with this tag.
+		about.Properties["security-severity"] = score
+		tags = append(tags, "security")
+	}
+	if len(tags) > 0 {
+		about.Properties["tags"] = tags
 	}
 	return about
+}
+
+// headline is what code scanning lists: what a rule asks for, or its name; the ID of the rule has all of it.
+func headline(r *Result, policy About) string {
+	if text := firstSentence(cmp.Or(policy.Messages[cmp.Or(r.Validation, r.Rule)], policy.Description)); text != "" {
+		return text
+	}
+	told := printable.Line(cmp.Or(r.Validation, r.Rule))
+	if r.Validation == "" && (r.Status == result.Fail || r.Status == result.Warn) {
+		if text := firstSentence(strings.TrimPrefix(r.Message, result.OfPods)); text != "" {
+			return text
+		}
+	}
+	return strings.TrimSpace(policyName(r.Policy) + " " + told)
 }
 
 // maxHeadline is how many characters of a headline GitHub shows.
@@ -263,27 +282,33 @@ func sarifResultOf(r *Result, id string) sarifResult {
 	return about
 }
 
-// level is the level of a result: that of its severity, but what would not be denied is no error.
+// level is the level of a result: what would be denied is an error, and so is a rule without a result; a warning is
+// one, and what is only recorded is a note.
 func level(r *Result) string {
-	switch by := severityLevel(r.Severity); {
-	case r.Status == result.Error:
-		return "error"
-	case r.Status == result.Warn && by == "error":
+	denied := len(r.Actions) == 0 || slices.Contains(r.Actions, usher.ActDeny) || strings.HasPrefix(r.Message, result.OfPods)
+	switch {
+	case r.Status == result.Warn, r.Status == result.Fail && !denied && slices.Contains(r.Actions, usher.ActWarn):
 		return "warning"
-	default:
-		return by
-	}
-}
-
-// severityLevel is the level of a severity; a policy that gives none is as serious as can be.
-func severityLevel(s usher.Severity) string {
-	switch s {
-	case "medium":
-		return "warning"
-	case "low", "info":
+	case r.Status == result.Fail && !denied:
 		return "note"
 	}
 	return "error"
+}
+
+// securitySeverity is the score of a severity, in the middle of those that code scanning of GitHub calls the
+// same; empty for what it has no word for.
+func securitySeverity(s usher.Severity) string {
+	switch s {
+	case "critical":
+		return "9.5"
+	case "high":
+		return "8.0"
+	case "medium":
+		return "5.5"
+	case "low":
+		return "2.0"
+	}
+	return ""
 }
 
 // physical is the place in a file. Viewers resolve relative names against the root of the sources, and

@@ -19,6 +19,8 @@ type decideReport struct {
 	Changed   int         `json:"changed"`
 	Warned    int         `json:"warned"`
 	Denied    int         `json:"denied"`
+	// PodsDenied is how many of the objects that are allowed make pods that are denied.
+	PodsDenied int `json:"podsDenied"`
 	// Suspended are the policies that decide nothing.
 	Suspended []policies.Suspended `json:"suspended,omitempty"`
 }
@@ -27,6 +29,9 @@ func (r *decideReport) add(j Judgement) {
 	r.Decisions = append(r.Decisions, j)
 	if j.Allowed && len(j.Warnings) > 0 {
 		r.Warned++
+	}
+	if j.podsDenied() {
+		r.PodsDenied++
 	}
 	switch {
 	case !j.Allowed:
@@ -56,7 +61,11 @@ func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 		if r.Warned > 0 {
 			warned = fmt.Sprintf(", %d warned", r.Warned)
 		}
-		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed%s), %d denied\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, warned, r.Denied)
+		pods := ""
+		if r.PodsDenied > 0 {
+			pods = fmt.Sprintf(", pods of %d denied", r.PodsDenied)
+		}
+		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed%s), %d denied%s\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, warned, r.Denied, pods)
 	}
 	printSuspended(&b, r.Suspended, p)
 	_, err := io.WriteString(w, b.String())

@@ -187,8 +187,8 @@ type libraryReport struct {
 	// Policies are the policies with something to say, in the order of the packs, by namespace.
 	Policies []triedPolicy `json:"policies"`
 	// Refused, RefusedPods, Changed and ChangedPods are numbers of objects: those that would be refused,
-	// those that would be admitted and whose pods would be refused, those that would be changed, and
-	// those whose pods would be.
+	// those whose pods would be refused, also if other policies refuse the object, those that would be
+	// changed, and those whose pods would be.
 	Refused     int `json:"refused"`
 	RefusedPods int `json:"refusedPods"`
 	Changed     int `json:"changed"`

@@ -30,10 +30,8 @@ func (r *libraryReport) addTried(o *triedObject) {
 	says := func(policy string, ofPods bool) int {
 		return one(slices.ContainsFunc(o.Says, func(s said) bool { return s.OfPods == ofPods && (policy == "" || s.Policy == policy) }))
 	}
-	// What is refused has no pods.
-	refused := says("", false)
-	r.Refused += refused
-	r.RefusedPods += says("", true) &^ refused
+	r.Refused += says("", false)
+	r.RefusedPods += says("", true)
 	r.Changed += one(len(o.Changes) > 0)
 	r.ChangedPods += one(len(o.ChangesPods) > 0)
 	for policy := range r.order {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -159,14 +160,12 @@ func (r *libraryReport) printTotals(b *strings.Builder) {
 	fmt.Fprintf(b, "%s tried on %s: %d would be refused, %d changed\n", cli.Count(r.Tried, "policy", "policies"), read, r.Refused, r.Changed)
 	var pods []string
 	if r.RefusedPods > 0 {
-		one, many := "object", "objects"
-		if r.Refused > 0 {
-			// What is refused makes no pods.
-			one, many = "more object", "more objects"
-		}
-		pods = append(pods, "those of "+cli.Count(r.RefusedPods, one, many)+" would be refused")
+		pods = append(pods, "those of "+cli.Count(r.RefusedPods, "object", "objects")+" would be refused")
 	}
-	if r.ChangedPods > 0 {
+	switch {
+	case r.ChangedPods > 0 && len(pods) > 0:
+		pods = append(pods, strconv.Itoa(r.ChangedPods)+" changed")
+	case r.ChangedPods > 0:
 		pods = append(pods, "those of "+cli.Count(r.ChangedPods, "object", "objects")+" would be changed")
 	}
 	if len(pods) > 0 {

@@ -49,6 +49,13 @@ func podChangeOf(ctx context.Context, timeout time.Duration, d usher.Decider, q 
 	return c, nil
 }
 
+// podsDenied reports whether the object is allowed, and the pods that it makes are denied.
+func (j *Judgement) podsDenied() bool {
+	return j.Allowed && (j.Pods != nil && j.Pods.Denied != "" || slices.ContainsFunc(j.Rules, func(r ruleResult) bool {
+		return slices.ContainsFunc(r.Checks, func(c usher.Check) bool { return c.PodsDenied })
+	}))
+}
+
 func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 	if c == nil {
 		return nil
