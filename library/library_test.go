@@ -53,7 +53,7 @@ func TestCases(t *testing.T) {
 					return
 				}
 				checkCoverage(t, p, tests)
-				mutants, err := policytest.Mutate(t.Context(), tests, func() {})
+				mutants, err := policytest.Mutate(t.Context(), tests, func(int) {})
 				if err != nil {
 					t.Fatal(err)
 				}

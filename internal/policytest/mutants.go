@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/usher-dev/usher/internal/lang/cue"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // A policyMutant is a policy from which one part was left out, or that has another one instead.
@@ -164,8 +165,18 @@ func (m *mutator) items(path ...any) {
 
 // leave leaves out what is at path.
 func (m *mutator) leave(path ...any) {
-	m.change(fieldName(path), nil, path...)
+	without := fieldName(path)
+	if _, item := path[len(path)-1].(int); item {
+		// An index says little of a text: which one is it?
+		if value, ok := lookupPath(m.policy, path).(string); ok {
+			without += ": " + printable.CutRunes(printable.Line(value), maxValue)
+		}
+	}
+	m.change(without, nil, path...)
 }
+
+// maxValue is how many characters of a value a mutant names.
+const maxValue = 60
 
 // change adds the mutant in which set has changed what is at path, or removed it if set is nil.
 func (m *mutator) change(without string, set func(parent any, key any), path ...any) {

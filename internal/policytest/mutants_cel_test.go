@@ -58,7 +58,7 @@ func TestMutateExpressions(t *testing.T) {
 	const validation = "object.spec.containers.size() <= variables.most && !has(object.spec.nodeName)"
 	want := []string{
 		// The case shows no request that is left alone.
-		policy + "-spec.matchConstraints.resourceRules[0].operations[1] +",
+		policy + "-spec.matchConstraints.resourceRules[0].operations[1]: DELETE +",
 		policy + "-spec.matchConstraints.excludeResourceRules[0] +",
 		policy + "-spec.matchConstraints.objectSelector.matchLabels.app +",
 		policy + "-spec.matchConditions[0] +",

@@ -31,21 +31,26 @@ type Survivor struct {
 // others, policies, rules, operations, clauses of selectors, what templates and plaintext set, and
 // conditions, also those of CUE. The expressions of admission policies of Kubernetes also get other
 // operators and constants. A case should fail each time; otherwise none tests that part. Tried is
-// called after each mutant, concurrently.
-func Mutate(ctx context.Context, tests []Test, tried func()) (Mutants, error) {
+// called after each mutant, concurrently, with about how many there are: some of these are no policies.
+func Mutate(ctx context.Context, tests []Test, tried func(about int)) (Mutants, error) {
 	var result Mutants
+	policies := subjects(ctx, tests)
+	about, err := countMutants(tests, policies)
+	if err != nil {
+		return Mutants{}, err
+	}
 	for _, s := range suites(tests) {
 		for _, m := range mutants(s.stage.rules) {
 			result.Total++
 			noticed := s.notices(ctx, m.rules)
-			tried()
+			tried(about)
 			if !noticed {
 				result.Survivors = append(result.Survivors, Survivor{Set: s.name(), File: s.file, Without: m.without})
 			}
 		}
 	}
-	for _, s := range subjects(ctx, tests) {
-		mutants, err := s.mutate(ctx, tried)
+	for _, s := range policies {
+		mutants, err := s.mutate(ctx, func() { tried(about) })
 		if err != nil {
 			return Mutants{}, err
 		}
@@ -53,6 +58,22 @@ func Mutate(ctx context.Context, tests []Test, tried func()) (Mutants, error) {
 		result.Survivors = append(result.Survivors, mutants.Survivors...)
 	}
 	return result, context.Cause(ctx)
+}
+
+// countMutants returns how many mutants there are at most.
+func countMutants(tests []Test, policies []*subject) (int, error) {
+	n := 0
+	for _, s := range suites(tests) {
+		n += len(mutants(s.stage.rules))
+	}
+	for _, s := range policies {
+		of, err := policyMutants(s.policy)
+		if err != nil {
+			return 0, fmt.Errorf("mutate %s: %w", s.compiled.Ref, err)
+		}
+		n += len(of)
+	}
+	return n, nil
 }
 
 // notices reports whether a case fails with these rules.

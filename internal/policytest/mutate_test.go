@@ -80,7 +80,7 @@ func testsOf(t *testing.T, text string) (file string, tests []policytest.Test) {
 
 func mutantsOf(t *testing.T, tests []policytest.Test) policytest.Mutants {
 	t.Helper()
-	mutants, err := policytest.Mutate(t.Context(), tests, func() {})
+	mutants, err := policytest.Mutate(t.Context(), tests, func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata:
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
   bindings: [{name: all, validationActions: [Deny], params: {`+params.String()+`}}],
   validations: [{expression: "true"}]}}]}`)
-	if _, err := policytest.Mutate(t.Context(), tests, func() {}); err == nil || !strings.Contains(err.Error(), "mutate ClusterObjectPolicy many: more than ") {
+	if _, err := policytest.Mutate(t.Context(), tests, func(int) {}); err == nil || !strings.Contains(err.Error(), "mutate ClusterObjectPolicy many: more than ") {
 		t.Errorf("5000 params in a binding: %v", err)
 	}
 }
@@ -119,7 +119,7 @@ func TestMutateAdmission(t *testing.T) {
 		"ClusterOverridePolicy over spec.resourceSelectors[0].namespace",
 		"ClusterOverridePolicy over spec.resourceSelectors[0].labelSelector.matchLabels.a",
 		"ClusterOverridePolicy over spec.resourceSelectors[0].labelSelector.matchExpressions[0]",
-		"ClusterOverridePolicy over spec.overrideRules[0].targetOperations[1]",
+		"ClusterOverridePolicy over spec.overrideRules[0].targetOperations[1]: UPDATE",
 		"ClusterOverridePolicy over spec.overrideRules[0].targetOperations",
 		// No case looks at labels two and three.
 		"ClusterOverridePolicy over spec.overrideRules[0].overriders.plaintext[1]",
@@ -243,7 +243,7 @@ func TestMutateGivesUp(t *testing.T) {
 		tests[i] = tests[i].WithTimeout(1)
 	}
 	tried := 0
-	if mutants, err := policytest.Mutate(t.Context(), tests, func() { tried++ }); err != nil || mutants.Total != 0 || tried != 0 {
+	if mutants, err := policytest.Mutate(t.Context(), tests, func(int) { tried++ }); err != nil || mutants.Total != 0 || tried != 0 {
 		t.Errorf("within a nanosecond: %d mutants, %d tried, %v", mutants.Total, tried, err)
 	}
 	if coverage, err := policytest.Cover(t.Context(), tests); err != nil || len(coverage) != 0 {
@@ -252,7 +252,7 @@ func TestMutateGivesUp(t *testing.T) {
 	_, tests = testsOf(t, mutated)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := policytest.Mutate(ended, tests, func() {}); !errors.Is(err, context.Canceled) {
+	if _, err := policytest.Mutate(ended, tests, func(int) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }

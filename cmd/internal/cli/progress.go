@@ -35,3 +35,25 @@ func ShowProgress(w io.Writer, text func() string) (stop func()) {
 		<-finished
 	}
 }
+
+// LogProgress is [ShowProgress] for what is no terminal: it writes a line a minute.
+func LogProgress(w io.Writer, text func() string) (stop func()) {
+	quit, finished := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(finished)
+		ticker := time.NewTicker(time.Minute)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ticker.C:
+				fmt.Fprintln(w, text())
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-finished
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // A Version says what the binary was built from, and with what.
@@ -14,8 +15,14 @@ type Version struct {
 	Platform string `json:"platform"`
 }
 
-// String is the version on one line.
-func (v Version) String() string { return fmt.Sprintf("%s (%s, %s)", v.Version, v.Go, v.Platform) }
+// String is the version on one line, with the commit unless the version has it.
+func (v Version) String() string {
+	commit := v.Revision[:min(len(v.Revision), 12)]
+	if commit == "" || strings.Contains(v.Version, commit) {
+		return fmt.Sprintf("%s (%s, %s)", v.Version, v.Go, v.Platform)
+	}
+	return fmt.Sprintf("%s (commit %s, %s, %s)", v.Version, commit, v.Go, v.Platform)
+}
 
 // BuildVersion is what the Go tool wrote into the binary.
 func BuildVersion() Version {

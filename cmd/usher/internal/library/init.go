@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/files"
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
+	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/library"
 )
 
@@ -52,7 +53,7 @@ The cases have the params and actions of the pack, so that they pass with any --
 			if err != nil {
 				return err
 			}
-			made, err := repository(policies, settings, strings.Join(chosen, " "))
+			made, err := repository(dir, policies, settings, strings.Join(chosen, " "))
 			if err != nil {
 				return err
 			}
@@ -81,6 +82,9 @@ The cases have the params and actions of the pack, so that they pass with any --
 
 // workflowFile checks and tests the policies.
 const workflowFile = ".github/workflows/policies.yaml"
+
+// hooksFile has the hooks of pre-commit.
+const hooksFile = ".pre-commit-config.yaml"
 
 // noPack in place of a pack means no policies.
 const noPack = "none"
@@ -119,14 +123,31 @@ func summary(dir string, policies int, made []files.File, kept []string) string 
 	if len(written) == 0 {
 		return "nothing to write; next: " + next
 	}
-	if slices.ContainsFunc(made, func(f files.File) bool { return f.Path == workflowFile && !slices.Contains(kept, f.Path) }) && installable(cli.BuildVersion().Version) == "" {
-		next += "\nthe workflow installs the latest release, which changes: name one in its version, such as v1.2.3"
-	}
-	return fmt.Sprintf("wrote %s to %s; next: %s", strings.Join(written, ", "), dir, next)
+	return fmt.Sprintf("wrote %s to %s; next: %s", strings.Join(written, ", "), dir, next+unpinned(cli.BuildVersion().Version, func(path string) bool {
+		return slices.ContainsFunc(made, func(f files.File) bool { return f.Path == path }) && !slices.Contains(kept, path)
+	}))
 }
 
-// repository returns the files of a repository with policies.
-func repository(policies []library.Policy, settings []library.Settings, names string) ([]files.File, error) {
+// unpinned says which of the files that were written follow others than this version of Usher.
+func unpinned(version string, wrote func(path string) bool) string {
+	if installable(version) != "" {
+		return ""
+	}
+	notes := ""
+	if wrote(workflowFile) {
+		notes += "\nthe workflow installs the latest release, which changes: name one in its version, such as v1.2.3"
+	}
+	if wrote(hooksFile) {
+		notes += "\nthe hooks are those of the branch main, which changes: name a release in their rev, such as v1.2.3"
+	}
+	if notes != "" && (version == "(devel)" || version == "unknown" || strings.HasPrefix(version, "v0.0.0-")) {
+		notes += "\nno release is published yet: until then the workflow fails, and 'go build ./cmd/usher' in a checkout makes the usher of the hooks"
+	}
+	return notes
+}
+
+// repository returns the files of a repository with policies in a folder.
+func repository(dir string, policies []library.Policy, settings []library.Settings, names string) ([]files.File, error) {
 	readme, err := start.ReadFile("init/README.md")
 	if err != nil {
 		return nil, fmt.Errorf("read README: %w", err)
@@ -144,15 +165,15 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 	}
 	version := installable(cli.BuildVersion().Version)
 	hooks = bytes.ReplaceAll(hooks, []byte("rev: VERSION"), []byte("rev: "+cmp.Or(version, "main")))
-	if len(policies) == 0 {
-		// There may be no cases, without which the hook fails.
+	if len(policies) == 0 && !exist(filepath.Join(dir, "cases")) {
+		// There are no cases, without which the hook fails.
 		hooks = bytes.ReplaceAll(hooks, []byte("  - id: usher-test"), []byte("  # - id: usher-test"))
 	}
 	workflow = bytes.ReplaceAll(workflow, []byte("usher@VERSION"), []byte("usher@"+cmp.Or(version, "main")))
 	all := []files.File{
 		{Path: "README.md", Optional: true, Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
 		{Path: workflowFile, Optional: true, Content: bytes.ReplaceAll(workflow, []byte("{version: VERSION}"), []byte("{version: '"+version+"'}"))},
-		{Path: ".pre-commit-config.yaml", Optional: true, Content: hooks},
+		{Path: hooksFile, Optional: true, Content: hooks},
 	}
 	for i := range policies {
 		p := &policies[i]
@@ -168,6 +189,12 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 		all = append(all, files.File{Path: "policies/" + p.Name + ".yaml", Content: manifest}, files.File{Path: "cases/" + p.Name + ".yaml", Content: cases})
 	}
 	return all, nil
+}
+
+// exist reports whether there are manifests in a folder.
+func exist(folder string) bool {
+	files, err := manifest.Files(folder)
+	return err == nil && len(files) > 0
 }
 
 // installable is the version that a workflow installs: that of this binary, if it is a release, so that

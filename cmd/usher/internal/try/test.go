@@ -38,7 +38,9 @@ func Test(s cli.Streams) *cobra.Command {
 		Long: `Test runs the case files in files and folders. A case names policies, a request and the
 answer that it must get; docs/test-format.md describes the formats. No cluster is needed.
 
-With --coverage it tells which policies, rules and conditions no case exercises. With
+With --coverage it tells which policies, rules and conditions no case exercises, and for a
+folder which policies no case names, of those in the folder, in policies/ beside cases/ and
+beside a file of policyFiles. With
 --mutate it leaves out one part of the policies after the other, such as a rule or a label of a
 selector, and changes CEL expressions: a case must fail each time, or else the exit status is 1.
 
@@ -57,8 +59,11 @@ run at all.`,
 			if err != nil {
 				return err
 			}
+			if pattern == "" {
+				extent.paths = paths
+			}
 			report := newTestReport(runCases(cmd.Context(), s, cases))
-			if err := report.examine(cmd.Context(), s, cases, extent); err != nil {
+			if err := report.examine(cmd, s, cases, extent); err != nil {
 				return err
 			}
 			switch output.Value {
@@ -139,6 +144,7 @@ type testReport struct {
 	Skipped int                 `json:"skipped"`
 	// Coverage and Mutants are present if the flags request them, or NoMutants, which says why there are none.
 	Coverage  []policytest.Coverage `json:"coverage,omitempty"`
+	Beside    policytest.Beside     `json:"beside,omitzero"`
 	Mutants   *policytest.Mutants   `json:"mutants,omitempty"`
 	NoMutants string                `json:"noMutants,omitempty"`
 }
@@ -146,6 +152,8 @@ type testReport struct {
 // A testExtent selects what to measure besides whether cases pass.
 type testExtent struct {
 	coverage, mutate bool
+	// paths are those of all cases; empty if only some of them are run.
+	paths []string
 }
 
 func (e *testExtent) register(flags *pflag.FlagSet) {
@@ -154,27 +162,40 @@ func (e *testExtent) register(flags *pflag.FlagSet) {
 }
 
 // examine measures the coverage of the cases. It tests mutants only if no case fails.
-func (r *testReport) examine(ctx context.Context, s cli.Streams, cases []policytest.Test, extent testExtent) error {
+func (r *testReport) examine(cmd *cobra.Command, s cli.Streams, cases []policytest.Test, extent testExtent) error {
 	if extent.coverage {
 		var err error
-		if r.Coverage, err = policytest.Cover(ctx, cases); err != nil {
+		if r.Coverage, err = policytest.Cover(cmd.Context(), cases); err != nil {
 			return err
 		}
+		r.Beside = policytest.PoliciesBeside(extent.paths, cases)
 	}
 	switch {
 	case extent.mutate && r.Failed > 0:
 		r.NoMutants = "no mutants were tried: correct the cases that fail first"
 	case extent.mutate:
-		var done atomic.Int64
-		stop := cli.ShowProgress(s.Err, func() string { return cli.Count(int(done.Load()), "mutant tried", "mutants tried") })
-		mutants, err := policytest.Mutate(ctx, cases, func() { done.Add(1) })
-		stop()
+		mutants, err := mutate(cmd, s, cases)
 		if err != nil {
 			return err
 		}
 		r.Mutants = &mutants
 	}
 	return nil
+}
+
+// mutate tries mutants, and tells how far it is: in a pipe by a line a minute.
+func mutate(cmd *cobra.Command, s cli.Streams, cases []policytest.Test) (policytest.Mutants, error) {
+	var done, total atomic.Int64
+	text := func() string { return fmt.Sprintf("%d of about %d mutants tried", done.Load(), total.Load()) }
+	show := cli.ShowProgress
+	if !cli.ForMachines(cmd) && !cli.IsTerminal(s.Err) {
+		show = cli.LogProgress
+	}
+	defer show(s.Err, text)()
+	return policytest.Mutate(cmd.Context(), cases, func(about int) {
+		total.Store(int64(about))
+		done.Add(1)
+	})
 }
 
 func newTestReport(results []policytest.Report) testReport {
@@ -219,6 +240,12 @@ func (r testReport) printCoverage(b *strings.Builder, p cli.Palette) {
 		for _, missing := range c.Missing {
 			fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "not exercised:"), missing)
 		}
+	}
+	for _, u := range r.Beside.Unnamed {
+		fmt.Fprintf(b, "%s %s (%s)\n", cli.Paint(p.Yellow, "no case names"), printable.Line(u.Policy.String()), printable.Line(u.File))
+	}
+	if n := len(r.Beside.Unnamed); n > 0 {
+		fmt.Fprintf(b, "no case names %d of %s\n", n, cli.Count(r.Beside.Total, "policy", "policies"))
 	}
 	if r.NoMutants != "" {
 		fmt.Fprintf(b, "%s\n", r.NoMutants)
