@@ -8,7 +8,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -64,7 +63,9 @@ func SilentOnPods(s *v1alpha1.ObjectPolicySpec) bool {
 			return created && slices.Contains(r.Resources, resource) && (slices.Contains(r.APIGroups, group) || slices.Contains(r.APIGroups, "*"))
 		})
 	}
-	return creates("", "pods") && slices.ContainsFunc(podtemplate.Workloads(), func(w podtemplate.Workload) bool { return creates(w.Group, w.Resource) })
+	return creates("", "pods") && slices.ContainsFunc(rule.OfWorkloads(nil).Rules, func(w rule.ResourceRule) bool {
+		return slices.ContainsFunc(w.Resources, func(resource string) bool { return creates(w.Groups[0], resource) })
+	})
 }
 
 // createsPods reports whether a match is for a pod that is created, whose name is not known yet.

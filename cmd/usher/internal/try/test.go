@@ -66,14 +66,7 @@ run at all.`,
 			if err := report.examine(cmd, s, cases, extent); err != nil {
 				return err
 			}
-			switch output.Value {
-			case "text":
-				err = report.print(s.Out, color.Palette(s.Out), verbose)
-			case "junit":
-				err = report.junit(s.Out)
-			default:
-				err = output.Encode(s.Out, report)
-			}
+			err = report.write(s.Out, &output, color.Palette(s.Out), verbose)
 			if err == nil && (report.Failed > 0 || report.Mutants != nil && len(report.Mutants.Survivors) > 0) {
 				return cli.ErrNegative
 			}
@@ -211,6 +204,16 @@ func newTestReport(results []policytest.Report) testReport {
 		}
 	}
 	return report
+}
+
+func (r testReport) write(w io.Writer, output *cli.OutputFlag, p cli.Palette, verbose bool) error {
+	switch output.Value {
+	case "text":
+		return r.print(w, p, verbose)
+	case "junit":
+		return r.junit(w)
+	}
+	return output.Encode(w, r)
 }
 
 func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
