@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/trial"
+	"github.com/usher-dev/usher/internal/trial/lockout"
 )
 
 // TestPolicyOfTenants: nothing is said of the policy that the page shows to those who write their first one.
@@ -37,7 +38,11 @@ func TestPolicyOfTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := compile.Policy(policy)
-	for _, p := range append(c.Problems, trial.New(trial.Options{}).Try(t.Context(), c).Problems...) {
+	reports, err := lockout.All(t.Context(), []compile.Compiled{c}, lockout.Options{Upstream: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range slices.Concat(c.Problems, trial.New(trial.Options{}).Try(t.Context(), c).Problems, lockout.Problems(reports[0].Findings)) {
 		t.Error(p)
 	}
 }

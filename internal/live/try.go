@@ -92,7 +92,7 @@ func (t *tries) state(v *version) rule.State {
 	defer t.mu.Unlock()
 	if result, ok := t.results[v]; ok {
 		s.Problems = slices.Concat(s.Problems, result.Problems)
-		s.NoSuchKind = result.NoSuchKind
+		s.NoSuchKind, s.MatchesNothing = result.NoSuchKind, result.MatchesNothing
 	}
 	return s
 }

@@ -273,6 +273,31 @@ func TestAgainIsNotAtOnce(t *testing.T) {
 	})
 }
 
+// TestApart: also what no key answers is apart, as the question of a person is, and nothing that is stored.
+func TestApart(t *testing.T) {
+	t.Parallel()
+	decider := func(message string) usher.Decider {
+		return usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return usher.Denied("%s", message), nil })
+	}
+	d := probe.Apart(decider("probe"), decider("other"))
+	for _, row := range []struct {
+		reason string
+		change func(*usher.Request)
+		want   string
+	}{
+		{"a question without a key", func(*usher.Request) {}, "probe"},
+		{"what is stored", func(r *usher.Request) { r.DryRun = false }, "other"},
+		{"another name", func(r *usher.Request) { r.Name = "usher" }, "other"},
+		{"another resource", func(r *usher.Request) { r.Resource.Resource = "pods" }, "other"},
+	} {
+		r := request(usher.Validate, "")
+		row.change(r)
+		if got, err := d.Decide(t.Context(), r); err != nil || got.Message != row.want {
+			t.Errorf("%s: %q, %v", row.reason, got.Message, err)
+		}
+	}
+}
+
 // TestOnlyProbesAreAnswered: everything else goes to the Decider, among it what looks like a
 // probe and is none of a replica.
 func TestOnlyProbesAreAnswered(t *testing.T) {

@@ -185,6 +185,10 @@ func enforcedCondition(p *rule.State, o outlook) (c *metav1.Condition, settled b
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoSuchKind, short(p.NoSuchKind)
 		return c, settled
 	}
+	if p.MatchesNothing != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonMatchesNothing, short(p.MatchesNothing)
+		return c, settled
+	}
 	switch o.calls.State {
 	case CallsAssumed, CallsSeen:
 	case CallsAwaited:

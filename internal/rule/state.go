@@ -32,6 +32,9 @@ type State struct {
 	Action, Kinds string
 	// NoSuchKind says of a policy none of whose kinds the cluster has, which these are; else "".
 	NoSuchKind string
+	// MatchesNothing says why no request for the kinds that the policy selects is one that it is for; "" if one is, or
+	// if the cluster has none of these kinds.
+	MatchesNothing string
 	// Problems are those of the newest version.
 	Problems []Problem
 	// Slow names a rule of the newest version that runs slowly, with the reason; "" if none does,

@@ -279,7 +279,9 @@ func (s *Server) mux() http.Handler {
 	if s.readers != nil && s.meterListener != nil {
 		mux.Handle("GET "+metricsPath, s.readers.Require(metricsPath, s.metrics.Handler()))
 	}
-	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(recent.Wrap(s.config.tracing.Decider(s.live), s.decisions), s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
+	decide := s.config.tracing.Decider(s.live)
+	shown := probe.Apart(decide, recent.Wrap(decide, s.decisions))
+	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(shown, s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
 	}

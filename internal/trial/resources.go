@@ -70,6 +70,16 @@ func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, nothing 
 	return problems, nothing
 }
 
+// exists reports whether a resource that the match names exists.
+func (m match) exists(set *kind.Set) bool {
+	return slices.ContainsFunc(m.Rules, func(r rule.ResourceRule) bool {
+		return slices.ContainsFunc(r.Resources, func(pattern string) bool {
+			n := named{set: set, rule: &r, pattern: pattern, match: m}
+			return n.exists()
+		})
+	})
+}
+
 // ruleProblems says what is wrong with the resources of the rule of n. Found reports whether the rule is for
 // one of them, and else nothing says why it is for none, if that is known.
 func ruleProblems(n named, field, effect string) (found bool, nothing string, problems []rule.Problem) {

@@ -84,7 +84,7 @@ func TestResourcesOfNoNamespace(t *testing.T) {
 		inNone = "namespaces are in no namespace, so that no request for them is one of this namespace"
 		remove = "; remove the resource, or ask who administers the cluster for what is for all namespaces"
 	)
-	for _, test := range []struct{ reason, groups, resources, noSuchKind, said string }{
+	for _, test := range []struct{ reason, groups, resources, nothing, said string }{
 		{"namespaces", `""`, "namespaces", inNone + remove, inNone},
 		{"and something else", `""`, "namespaces, pods", "", inNone},
 		{"everything", `"*"`, `"*"`, "", ""},
@@ -95,8 +95,8 @@ func TestResourcesOfNoNamespace(t *testing.T) {
 			{apiGroups: [%s], apiVersions: [v1], operations: [CREATE], resources: [%s]}]}, validations: [{expression: "object.metadata.name != ''"}]}}`, test.groups, test.resources)
 		try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return known }})
 		result := try.Try(t.Context(), compiled(t, text))
-		if result.NoSuchKind != test.noSuchKind {
-			t.Errorf("%s: NoSuchKind %q, want %q", test.reason, result.NoSuchKind, test.noSuchKind)
+		if result.MatchesNothing != test.nothing || result.NoSuchKind != "" {
+			t.Errorf("%s: MatchesNothing %q, want %q, and NoSuchKind %q", test.reason, result.MatchesNothing, test.nothing, result.NoSuchKind)
 		}
 		var said []string
 		for _, p := range result.Problems {

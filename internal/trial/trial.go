@@ -61,6 +61,9 @@ type Report struct {
 	// NoSuchKind says that the cluster has none of the kinds that the policy selects; "" if it has
 	// one, or if the kinds are not those of a cluster.
 	NoSuchKind string
+	// MatchesNothing says why the policy is for no request about the kinds that it selects, which the cluster has; else
+	// "".
+	MatchesNothing string
 	// Unsettled says that a later try may have another result, because kinds or rights may change.
 	Unsettled bool
 	// Cut says that the time was over before everything was tried.
@@ -157,7 +160,11 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	p := c.Typed()
 	wrong, nothing := resourceProblems(set, constraints(c))
 	result.Problems = append(result.Problems, wrong...)
-	if set.Complete {
+	switch {
+	case !set.Complete:
+	case constraints(c).exists(set):
+		result.MatchesNothing = nothing
+	default:
 		result.NoSuchKind = nothing
 	}
 	result.Problems = append(result.Problems, fieldPathProblems(set, c, p.Matches())...)

@@ -77,6 +77,9 @@ func (r *recorder) typed(t *testing.T, object map[string]any, gvr schema.GroupVe
 	if err := json.Unmarshal([]byte(r.texts.Replace(string(text))), &u.Object); err != nil {
 		t.Fatal(err)
 	}
+	// Objects are deleted in the rows only: controllers of the cluster would be faster than the request.
+	u.SetDeletionTimestamp(nil)
+	u.SetDeletionGracePeriodSeconds(nil)
 	switch sub {
 	case "eviction":
 		u.SetAPIVersion("policy/v1")
@@ -278,6 +281,26 @@ func normal(t *testing.T, raw []byte) []byte {
 	return text
 }
 
+// deleted returns an object as one that is being deleted, if that of the seed is.
+func (s *seed) deleted(t *testing.T, object []byte) []byte {
+	t.Helper()
+	seed := &unstructured.Unstructured{Object: s.Object}
+	if object == nil || seed.GetDeletionTimestamp() == nil {
+		return object
+	}
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(object, &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	u.SetDeletionTimestamp(seed.GetDeletionTimestamp())
+	u.SetDeletionGracePeriodSeconds(seed.GetDeletionGracePeriodSeconds())
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // row returns what is kept of a request.
 func row(t *testing.T, s *seed, r *admissionv1.AdmissionRequest) lockout.Request {
 	t.Helper()
@@ -285,7 +308,7 @@ func row(t *testing.T, s *seed, r *admissionv1.AdmissionRequest) lockout.Request
 		Name: s.Name, Group: s.group, What: s.What, Why: s.why, User: r.UserInfo.Username, Groups: r.UserInfo.Groups, Operation: usher.Operation(r.Operation),
 		Kind:     strings.TrimPrefix(path.Join(r.Kind.Group, r.Kind.Version, r.Kind.Kind), "/"),
 		Resource: path.Join(r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.SubResource), Namespace: r.Namespace, Object: r.Name,
-		New: normal(t, r.Object.Raw), Old: normal(t, r.OldObject.Raw), Options: normal(t, r.Options.Raw),
+		New: s.deleted(t, normal(t, r.Object.Raw)), Old: s.deleted(t, normal(t, r.OldObject.Raw)), Options: normal(t, r.Options.Raw),
 	}
 	var object metav1.PartialObjectMetadata
 	for _, raw := range [][]byte{kept.New, kept.Old} {

@@ -96,9 +96,11 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonResumed is that of the Event when a policy is no longer suspended.
 	ReasonResumed = "Resumed"
-	// ReasonNoSuchKind: the cluster has none of the kinds that the policy selects, or none that
-	// policies of a namespace act on.
+	// ReasonNoSuchKind: the cluster has none of the kinds that the policy selects.
 	ReasonNoSuchKind = "NoSuchKind"
+	// ReasonMatchesNothing: the cluster has kinds that the policy selects, but no request for them is one that the
+	// policy is for: a policy of a namespace does not act on Secrets, for example.
+	ReasonMatchesNothing = "MatchesNothing"
 	// ReasonPropagating: a live replica does not enforce the newest version yet.
 	ReasonPropagating = "Propagating"
 	// ReasonNotRegistered: the webhook configurations could not be written, so that API servers may

@@ -147,6 +147,10 @@ func (n *named) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
+// WrappedRoundTripper implements [net.RoundTripperWrapper] of apimachinery, which finds the TLS configuration and the
+// connections to close below.
+func (n *named) WrappedRoundTripper() http.RoundTripper { return n.RoundTripper }
+
 // configOf returns a context of a kubeconfig, of which nothing is read yet.
 func configOf(kubeconfig, context string) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

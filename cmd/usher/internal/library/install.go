@@ -60,7 +60,7 @@ With --dry-run nothing is written, and API servers say whether they would accept
 				return err
 			}
 			if f.Action() == "Deny" {
-				cli.Notef(cmd, s, "note", "look at what --action Deny would refuse first: 'usher library try', and 'usher check --lockout'")
+				cli.Notef(cmd, s, "note", "look at what --action Deny would refuse first: 'usher impact FILE --from-cluster', which knows exemptions, 'usher library try', and 'usher check --lockout'")
 			}
 			return f.install(cmd, s, chosen, settings)
 		},

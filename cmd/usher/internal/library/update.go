@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/yamldiff"
 	"github.com/usher-dev/usher/library"
 )
@@ -138,6 +139,9 @@ func (u *update) summary() []string {
 	default:
 		lines = append(lines, "changes "+strings.Join(changed, ", "))
 	}
+	for _, name := range denying(old, next) {
+		lines = append(lines, "binding "+name+" only warned, and denies now: --namespaces NAMESPACE denies in that one alone")
+	}
 	before := paramsOf(old)
 	for _, name := range slices.Sorted(maps.Keys(u.policy.Params)) {
 		if !slices.Contains(before, name) {
@@ -153,6 +157,23 @@ func (u *update) summary() []string {
 		}
 	}
 	return lines
+}
+
+// denying returns the names of the bindings that only warn in one spec and deny in the next.
+func denying(old, next map[string]any) []string {
+	actions := func(spec map[string]any) (of map[string]string, names []string) {
+		of = map[string]string{}
+		bindings, _ := spec["bindings"].([]any)
+		for _, b := range bindings {
+			binding, _ := b.(map[string]any)
+			name := printable.Line(fmt.Sprint(binding["name"]))
+			names, of[name] = append(names, name), plain(binding["validationActions"])
+		}
+		return of, names
+	}
+	before, _ := actions(old)
+	after, names := actions(next)
+	return slices.DeleteFunc(names, func(name string) bool { return before[name] != `["Warn"]` || !strings.Contains(after[name], `"Deny"`) })
 }
 
 // plain returns a value as JSON has it: numbers of a cluster and of a file have other types.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,8 +41,9 @@ const statusLong = `Status says whether a cluster is protected as its policies s
 What you have no right to ask is listed as not known. It asks about admission; of
 authorization it knows the policies.
 
-The exit status is 0 if everything is enforced, 1 if something is not, and 2 if that cannot
-be told.`
+The exit status is 0 if everything that is the cluster's own is enforced, 1 if something of it
+is not, and 2 if that cannot be told. What is wrong with policies of namespaces, which who
+works there may cause alone, is listed and counted apart, and does not change it.`
 
 // Status returns usher status.
 func Status(s cli.Streams) *cobra.Command {
@@ -89,7 +89,7 @@ const (
 )
 
 type statusReport struct {
-	// Protected says that nothing was found that is not enforced.
+	// Protected says that nothing of the cluster was found that is not enforced.
 	Protected bool            `json:"protected"`
 	Calls     string          `json:"calls"`
 	Replicas  []replicaStatus `json:"replicas"`
@@ -97,9 +97,22 @@ type statusReport struct {
 	Policies  policyCounts    `json:"policies"`
 	// LastDecision is the newest that a replica knows.
 	LastDecision *recent.Decision `json:"lastDecision,omitempty"`
-	// Problems are why the cluster is not protected, and Unknown is what cannot be told.
-	Problems []statusProblem `json:"problems"`
-	Unknown  []string        `json:"unknown"`
+	// Problems are why the cluster is not protected, NamespaceProblems what is wrong with policies of namespaces, and
+	// Unknown is what cannot be told.
+	Problems          []statusProblem `json:"problems"`
+	NamespaceProblems []statusProblem `json:"namespaceProblems"`
+	Unknown           []string        `json:"unknown"`
+	// stale counts the Leases of servers that have ended without deleting them.
+	stale int
+	// noReplica says that it is known that none is ready.
+	noReplica bool
+	// listed says that all kinds of policies could be listed.
+	listed bool
+}
+
+// unanswered says that API servers get no answer: what status says of policies is old.
+func (r *statusReport) unanswered() bool {
+	return r.Calls == callsMissing || r.noReplica && r.Calls != callsSeen
 }
 
 type replicaStatus struct {
@@ -131,14 +144,6 @@ type statusProblem struct {
 	What   string           `json:"what"`
 }
 
-// namespace returns that of the policy; empty if the problem is one of the cluster.
-func (p *statusProblem) namespace() string {
-	if p.Policy == nil {
-		return ""
-	}
-	return p.Policy.Namespace
-}
-
 func (r *statusReport) wrongf(format string, args ...any) {
 	r.Problems = append(r.Problems, statusProblem{What: printable.Line(fmt.Sprintf(format, args...))})
 }
@@ -163,16 +168,18 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	if _, err := set.Kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil {
 		return nil, fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	r := &statusReport{Replicas: []replicaStatus{}, Webhooks: []webhookStatus{}, Problems: []statusProblem{}, Unknown: []string{}}
+	r := &statusReport{Replicas: []replicaStatus{}, Webhooks: []webhookStatus{}, Problems: []statusProblem{}, NamespaceProblems: []statusProblem{}, Unknown: []string{}}
 	// The question whether Usher is called is a decision, too.
 	f.lastDecision(ctx, r)
 	f.running(ctx, set.Kube, r)
 	f.registered(ctx, set, r)
+	r.listed = true
 	all, forbidden, err := policies.FromCluster(cmd, s, set.Policies, "")
 	if err != nil {
 		return nil, err
 	}
 	for _, kind := range forbidden {
+		r.listed = false
 		r.unknownf("policies: %v", kind.Err)
 	}
 	for i := range all {
@@ -180,8 +187,10 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 			return nil, err
 		}
 	}
-	// What tenants write does not hide what is wrong with the cluster.
-	slices.SortStableFunc(r.Problems, func(a, b statusProblem) int { return cmp.Compare(a.namespace(), b.namespace()) })
+	if r.unanswered() {
+		// Status is what Usher wrote when it last ran.
+		r.Policies.Enforced = 0
+	}
 	r.Protected = len(r.Problems) == 0
 	return r, ctx.Err()
 }

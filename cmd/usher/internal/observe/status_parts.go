@@ -21,6 +21,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/compile"
@@ -39,7 +40,7 @@ func (f *statusFlags) running(ctx context.Context, kube kubernetes.Interface, r 
 	for i := range pods {
 		one := replicaStatus{Name: pods[i].Name, Ready: replica.Ready(&pods[i])}
 		if one.Ready {
-			one.Failing = f.failing(ctx, kube, &pods[i], r)
+			one.Failing, one.Ready = f.failing(ctx, kube, &pods[i], r)
 		}
 		r.Replicas = append(r.Replicas, one)
 	}
@@ -49,32 +50,40 @@ func (f *statusFlags) running(ctx context.Context, kube kubernetes.Interface, r 
 			r.unknownf("%v", leasesErr)
 		}
 		for i := range leases {
-			r.Replicas = append(r.Replicas, replicaStatus{Name: leases[i].Identity, Ready: time.Since(leases[i].Renewed) <= replicas.Expiry})
+			if time.Since(leases[i].Renewed) > replicas.Expiry {
+				r.stale++
+				continue
+			}
+			r.Replicas = append(r.Replicas, replicaStatus{Name: leases[i].Identity, Ready: true})
 		}
 		if err != nil || leasesErr != nil {
 			return
 		}
 	}
-	if !slices.ContainsFunc(r.Replicas, func(one replicaStatus) bool { return one.Ready }) {
-		r.wrongf("no replica of Usher is ready in namespace %s (name another one with --usher-namespace)", f.replicas.Namespace)
-	}
+	r.noReplica = !slices.ContainsFunc(r.Replicas, func(one replicaStatus) bool { return one.Ready })
 }
 
-// failing returns what of a replica does not work, and everybody who reaches it may know.
-func (f *statusFlags) failing(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, r *statusReport) string {
+// failing returns what of a replica does not work, and everybody who reaches it may know. Answers is false if it is
+// certain that it does not answer.
+func (f *statusFlags) failing(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, r *statusReport) (parts string, answers bool) {
 	port := strconv.Itoa(int(replica.Port(pod, "webhooks")))
 	text, err := kube.CoreV1().Pods(pod.Namespace).ProxyGet("https", pod.Name, port, "/readyz", map[string]string{"verbose": ""}).DoRaw(ctx)
-	if err != nil {
+	switch {
+	case err != nil && bytes.Contains(text, []byte("error trying to reach service")):
+		// The API server says so, and not the replica.
+		r.wrongf("replica %s does not answer: %v", pod.Name, err)
+		return "", false
+	case err != nil:
 		r.unknownf("what of replica %s does not work: %v", pod.Name, err)
-		return ""
+		return "", true
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	parts, ok := strings.CutPrefix(first, "failing: ")
 	if !ok {
-		return ""
+		return "", true
 	}
 	r.wrongf("replica %s: failing: %s", pod.Name, parts)
-	return printable.Line(parts)
+	return printable.Line(parts), true
 }
 
 // registered finds out what is registered, and whether that works.
@@ -82,34 +91,32 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	validating, validatingErr := set.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	mutating, mutatingErr := set.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	var bundles [][]byte
-	add := func(name string, policy *admissionv1.FailurePolicyType, client *admissionv1.WebhookClientConfig) {
+	var refused []string
+	add := func(name string, policy *admissionv1.FailurePolicyType, client *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) {
 		if entry, ok := webhookconfig.EntryOf(name); ok {
-			r.Webhooks = append(r.Webhooks, webhookStatus{Name: entry.String(), FailsOpen: policy != nil && *policy == admissionv1.Ignore})
+			open := policy != nil && *policy == admissionv1.Ignore
+			r.Webhooks = append(r.Webhooks, webhookStatus{Name: entry.String(), FailsOpen: open})
 			bundles = append(bundles, client.CABundle)
+			for i := range rules {
+				if !open {
+					refused = append(refused, rules[i].Resources...)
+				}
+			}
 		}
 	}
 	if mutatingErr == nil {
 		for i := range mutating.Webhooks {
-			add(mutating.Webhooks[i].Name, mutating.Webhooks[i].FailurePolicy, &mutating.Webhooks[i].ClientConfig)
+			add(mutating.Webhooks[i].Name, mutating.Webhooks[i].FailurePolicy, &mutating.Webhooks[i].ClientConfig, mutating.Webhooks[i].Rules)
 		}
 	}
 	if validatingErr == nil {
 		for i := range validating.Webhooks {
-			add(validating.Webhooks[i].Name, validating.Webhooks[i].FailurePolicy, &validating.Webhooks[i].ClientConfig)
+			add(validating.Webhooks[i].Name, validating.Webhooks[i].FailurePolicy, &validating.Webhooks[i].ClientConfig, validating.Webhooks[i].Rules)
 		}
 	}
 	foreign := !slices.ContainsFunc(r.Webhooks, func(w webhookStatus) bool { return w.Name == "validate-policies" })
 	calls := probe.Ask(ctx, probe.Options{Writer: set.Probe, Foreign: foreign && validatingErr == nil, Advice: "docs/install.md says what to look at: Whether API servers call Usher"})
-	switch calls.State {
-	case probe.Called:
-		r.Calls = callsSeen
-	case probe.NotCalled:
-		r.Calls = callsMissing
-		r.wrongf("API servers do not call Usher: %s", calls.Message)
-	case probe.Unknown, probe.Awaited:
-		r.Calls = callsUnknown
-		r.unknownf("whether API servers call Usher: %s", calls.Message)
-	}
+	f.called(r, calls, refused)
 	for _, err := range []error{mutatingErr, validatingErr} {
 		switch {
 		case apierrors.IsNotFound(err):
@@ -119,6 +126,47 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 		}
 	}
 	r.trust(bundles)
+}
+
+// called says whether API servers call Usher, and what follows if nothing answers them: writes of the resources in
+// refused are refused then.
+func (f *statusFlags) called(r *statusReport, calls probe.Observation, refused []string) {
+	effect := ""
+	if slices.Sort(refused); len(refused) > 0 {
+		effect = ": writes of " + some(slices.Compact(refused)) + " are refused (Fail)"
+	}
+	switch calls.State {
+	case probe.Called:
+		r.Calls = callsSeen
+	case probe.NotCalled:
+		r.Calls = callsMissing
+	case probe.Unknown, probe.Awaited:
+		r.Calls = callsUnknown
+		r.unknownf("whether API servers call Usher: %s", calls.Message)
+	}
+	named := fmt.Sprintf("in namespace %s (name another one with --usher-namespace)", f.replicas.Namespace)
+	if r.stale > 0 {
+		named += "; " + cli.Count(r.stale, "Lease of a server that has ended is", "Leases of servers that have ended are") + " left"
+	}
+	switch {
+	case r.noReplica && r.Calls == callsSeen:
+		r.wrongf("no replica of Usher is ready %s", named)
+	case r.noReplica:
+		r.wrongf("no replica answers%s; none is ready %s", effect, named)
+	case r.Calls == callsMissing && effect != "":
+		r.wrongf("API servers do not call Usher: %s; without an answer%s", calls.Message, strings.TrimPrefix(effect, ":"))
+	case r.Calls == callsMissing:
+		r.wrongf("API servers do not call Usher: %s", calls.Message)
+	}
+}
+
+// some returns the first few of a list, and how many more there are.
+func some(all []string) string {
+	const most = 3
+	if len(all) <= most+1 {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 }
 
 // trust finds CA certificates that API servers cannot trust, and entries that trust others than the rest, as after
@@ -182,7 +230,12 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	}
 	ref := compile.Ref(policy.Object)
 	wrongf := func(format string, args ...any) {
-		r.Problems = append(r.Problems, statusProblem{Policy: &ref, What: printable.Line(fmt.Sprintf(format, args...))})
+		to := &r.Problems
+		if ref.Namespace != "" {
+			// Who may write in a namespace does not decide what is said of the cluster.
+			to = &r.NamespaceProblems
+		}
+		*to = append(*to, statusProblem{Policy: &ref, What: printable.Line(fmt.Sprintf(format, args...))})
 	}
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	switch {

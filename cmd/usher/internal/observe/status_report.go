@@ -21,24 +21,53 @@ func (r *statusReport) print(out io.Writer) error {
 		answer = "not everything is enforced: " + cli.Count(len(r.Problems), "problem", "problems")
 	case r.Calls != callsSeen && len(r.Replicas) == 0:
 		answer = "it cannot be told whether the cluster is protected"
+	case r.listed && r.Policies.All == 0:
+		answer = "API servers call Usher: no policies yet"
+		if r.Calls != callsSeen {
+			answer = "no policies yet"
+		}
+	}
+	if len(r.NamespaceProblems) > 0 {
+		answer += fmt.Sprintf("; policies of namespaces have %s of their own", cli.Count(len(r.NamespaceProblems), "problem", "problems"))
 	}
 	lines := append([]string{answer}, r.rows()...)
-	for i, problem := range r.Problems {
-		if i == mostProblems {
-			lines = append(lines, fmt.Sprintf("and %s: -o json lists all", cli.Count(len(r.Problems)-i, "more problem", "more problems")))
-			break
-		}
-		what := problem.What
-		if problem.Policy != nil {
-			what = problem.Policy.String() + ": " + what
-		}
-		lines = append(lines, "problem: "+what)
-	}
+	lines = append(append(lines, listed("problem: ", r.Problems)...), listed("problem of a namespace: ", r.NamespaceProblems)...)
 	for _, what := range r.Unknown {
 		lines = append(lines, "not known: "+what)
 	}
 	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
 	return err
+}
+
+// listed returns a line for each problem, and one for all policies of which the same is said.
+func listed(title string, problems []statusProblem) (lines []string) {
+	policies := map[string][]string{}
+	for i := range problems {
+		if p := &problems[i]; p.Policy != nil {
+			policies[p.What] = append(policies[p.What], p.Policy.String())
+		}
+	}
+	for i := range problems {
+		p := &problems[i]
+		line := title + p.What
+		if p.Policy != nil {
+			same := policies[p.What]
+			switch {
+			case len(same) == 0:
+				continue
+			case len(same) == 1:
+				line = title + same[0] + ": " + p.What
+			default:
+				line = fmt.Sprintf("%s%d policies: %s (%s)", title, len(same), p.What, some(same))
+			}
+			delete(policies, p.What)
+		}
+		if len(lines) == mostProblems {
+			return append(lines, "and more: -o json lists all")
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // rows returns what was found out about each part.
@@ -62,6 +91,9 @@ func (r *statusReport) rows() []string {
 	}
 	p := &r.Policies
 	counts := fmt.Sprintf("%d of %d enforced, %d failing, %d unproven, %d suspended", p.Enforced, p.All, p.Failing, p.Unproven, p.Suspended)
+	if r.unanswered() {
+		counts = fmt.Sprintf("%d, none of which Usher enforces now: what their status says is old", p.All)
+	}
 	if p.FailOpen > 0 {
 		counts += fmt.Sprintf("; %d let pass what they fail on", p.FailOpen)
 	}

@@ -60,7 +60,7 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if i > 0 && c.otherCA != "" {
 				ca = c.otherCA
 			}
-			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"clientConfig":{"caBundle":%q}}`, name, c.failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca))))
+			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"caBundle":%q}}`, name, c.failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca))))
 		}
 		return `{"webhooks":[` + strings.Join(all, ",") + `]}`
 	}
@@ -70,6 +70,10 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case c.forbidden != "" && strings.Contains(path, c.forbidden):
 		fail(http.StatusForbidden, "Forbidden", `User "jane" cannot do that`)
 	case strings.HasSuffix(path, "/proxy/readyz"):
+		if c.page == "" {
+			fail(http.StatusServiceUnavailable, "ServiceUnavailable", "error trying to reach service: dial tcp: connection refused")
+			return
+		}
 		if r.URL.Query().Has("verbose") {
 			_, _ = io.WriteString(w, c.page)
 		}
@@ -115,6 +119,16 @@ func TestStatus(t *testing.T) {
 		{"all is well", func(*protectedCluster) {}, cli.ExitOK, []string{"the cluster is protected as its policies say\n", "calls          API servers call Usher\n", "replicas       1 of 1 ready\n", "webhooks       3 entries\n", "policies       1 of 1 enforced, 0 failing, 0 unproven, 0 suspended\n", "not known: the last decision: "}},
 		{"one of two replicas is ready", func(c *protectedCluster) { c.pods += "," + endingPod }, cli.ExitOK, []string{"1 of 2 ready"}},
 		{"no replica is ready", func(c *protectedCluster) { c.pods = endingPod }, cli.ExitNegative, []string{"problem: no replica of Usher is ready in namespace usher-system"}},
+		{"an outage", func(c *protectedCluster) { c.pods, c.probe = endingPod, "" }, cli.ExitNegative, []string{
+			"policies       1, none of which Usher enforces now: what their status says is old\n",
+			"not everything is enforced: 1 problem\n", "problem: no replica answers: writes of apps, deployments, pods and 2 more are refused (Fail); none is ready in namespace usher-system",
+		}},
+		{"an outage of what fails open", func(c *protectedCluster) { c.pods, c.probe, c.failurePolicy = endingPod, "", "Ignore" }, cli.ExitNegative, []string{
+			"API servers admit the requests of mutate", "problem: no replica answers; none is ready in namespace usher-system",
+		}},
+		{"a replica that is said to be ready and does not answer", func(c *protectedCluster) { c.page, c.probe = "", "" }, cli.ExitNegative, []string{
+			"0 of 1 ready", "problem: replica usher-1 does not answer: ", "problem: no replica answers: writes of ",
+		}},
 		{"nothing runs", func(c *protectedCluster) { c.pods = "" }, cli.ExitNegative, []string{"0 of 0 ready", "problem: no replica"}},
 		{"a server outside of the cluster", func(c *protectedCluster) {
 			c.pods = ""
@@ -122,10 +136,14 @@ func TestStatus(t *testing.T) {
 		}, cli.ExitOK, []string{"1 of 1 ready"}},
 		{"one that has ended", func(c *protectedCluster) {
 			c.pods, c.leases = "", `{"metadata":{"name":"x"},"spec":{"holderIdentity":"host","renewTime":"2020-01-01T00:00:00.000000Z"}}`
-		}, cli.ExitNegative, []string{"0 of 1 ready"}},
+		}, cli.ExitNegative, []string{"0 of 0 ready", "; 1 Lease of a server that has ended is left\n"}},
+		{"one after a restart", func(c *protectedCluster) {
+			c.pods = ""
+			c.leases = fmt.Sprintf(`{"metadata":{"name":"x"},"spec":{"holderIdentity":"host","renewTime":%q}},{"metadata":{"name":"y"},"spec":{"holderIdentity":"before","renewTime":"2020-01-01T00:00:00.000000Z"}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		}, cli.ExitOK, []string{"1 of 1 ready"}},
 		{"a part fails", func(c *protectedCluster) { c.page = "failing: registration\nok\n" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: registration\n"}},
 		{"fails open", func(c *protectedCluster) { c.failurePolicy = "Ignore" }, cli.ExitOK, []string{"3 entries; without an answer of Usher, API servers admit the requests of mutate, validate, validate-policies\n"}},
-		{"Usher is not called", func(c *protectedCluster) { c.probe = "" }, cli.ExitNegative, []string{"problem: API servers do not call Usher: a dry run of a policy that does not compile was accepted"}},
+		{"Usher is not called", func(c *protectedCluster) { c.probe = "" }, cli.ExitNegative, []string{"problem: API servers do not call Usher: a dry run of a policy that does not compile was accepted", "; without an answer writes of apps, deployments, pods and 2 more are refused (Fail)\n"}},
 		{"the webhook does not answer", func(c *protectedCluster) {
 			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": x509: certificate signed by unknown authority`
 		}, cli.ExitNegative, []string{"problem: API servers do not call Usher: ", "x509: certificate signed by unknown authority"}},
@@ -148,8 +166,21 @@ func TestStatus(t *testing.T) {
 			"problem: ClusterObjectPolicy fails: failing: no such key\n", "problem: ClusterObjectPolicy forged: unproven: no proof\n",
 		}},
 		{"tenants hide nothing", func(c *protectedCluster) { c.tenants, c.policies = 60, statusOf("out", "") }, cli.ExitNegative, []string{
-			"suspended\n  last decision  not known\nproblem: ClusterObjectPolicy out: not enforced", "and 11 more problems: -o json lists all\n",
+			"not everything is enforced: 1 problem; policies of namespaces have 60 problems of their own\n",
+			"suspended\n  last decision  not known\nproblem: ClusterObjectPolicy out: not enforced",
+			"problem of a namespace: 60 policies: not enforced: Usher has not written its status (ObjectPolicy shop/p, ObjectPolicy shop/p, ObjectPolicy shop/p and 57 more)\n",
 		}},
+		{"tenants alone do not make the exit status", func(c *protectedCluster) { c.tenants = 1 }, cli.ExitOK, []string{
+			"the cluster is protected as its policies say; policies of namespaces have 1 problem of their own\n", "problem of a namespace: ObjectPolicy shop/p: not enforced: Usher",
+		}},
+		{"no policies", func(c *protectedCluster) { c.policies = "" }, cli.ExitOK, []string{"API servers call Usher: no policies yet\n"}},
+		{"many problems", func(c *protectedCluster) {
+			var all []string
+			for i := range 60 {
+				all = append(all, statusOf("p", "", fmt.Sprintf(`{"type":"Enforced","status":"False","reason":"NotCalled","message":"%d"}`, i)))
+			}
+			c.policies = strings.Join(all, ",")
+		}, cli.ExitNegative, []string{"not enforced: NotCalled: 49\nand more: -o json lists all\n"}},
 		{"no right to ask", func(c *protectedCluster) { c.forbidden = "/usher-probe" }, cli.ExitOK, []string{"calls          not known\n", "not known: whether API servers call Usher: no rights: "}},
 		{"no right to list pods", func(c *protectedCluster) { c.forbidden = "/pods" }, cli.ExitOK, []string{"not known: find replicas: "}},
 		{"no right to anything", func(c *protectedCluster) { c.forbidden = "/" }, cli.ExitUnusable, []string{"it cannot be told whether the cluster is protected\n", "not known: policies: "}},
