@@ -117,7 +117,7 @@ func TestInstallInCluster(t *testing.T) {
 		{"a later version", installed("pack-version: 1.0.0", "pack-version: 1.10.0"), library.Settings{}, false, nil, "", "version 1.10.0 is installed, which is newer than 1.0.0 of the pack", "", cli.ErrNegative},
 		{"a change of the policy itself", installed("severity: high", "severity: low"), library.Settings{}, false, nil, "applied service-types\n", "  overwrites changes that were made after the installation: severity\n", `"severity":"high"`, nil},
 		{"another version with the same rule", installed("pack-version: 1.0.0", "pack-version: 0.1.0"), library.Settings{}, false, nil, "applied service-types\n", "  decides as before\n", `"kind"`, nil},
-		{"and another action", installed("pack-version: 1.0.0", "pack-version: 0.1.0"), library.Settings{Action: "Deny"}, false, nil, "applied service-types\n", "service-types: version 0.1.0 to 1.0.0\n  @@", `"validationActions":["Deny"]`, nil},
+		{"and another action", installed("pack-version: 1.0.0", "pack-version: 0.1.0"), library.Settings{Action: "Deny"}, false, nil, "applied service-types\n", "service-types: version 0.1.0 to 1.0.0\n  binding everywhere only warned, and denies now: --namespaces NAMESPACE denies in that one alone\n  @@", `"validationActions":["Deny"]`, nil},
 		{"another severity, and another action", older, library.Settings{Action: "Deny"}, false, nil, "applied service-types\n", "  changes severity\n", `"severity":"high"`, nil},
 		{"a policy without a spec", empty, library.Settings{}, false, nil, "applied service-types\n", "  changes category, description, ", `"name":"everywhere"`, nil},
 		{"a policy that the pack does not have any more", renamed(installed("", "")), library.Settings{}, false, nil, "applied service-types\n",
@@ -202,8 +202,8 @@ func TestInstallWarnsOfLockout(t *testing.T) {
 		dryRun bool
 		says   string
 	}{
-		{"Deny", false, "Warning: required-labels: spec.validations[0]: the rule refuses 11 requests without which a cluster cannot recover: "},
-		{"Deny", true, "Warning: required-labels: spec.validations[0]: the rule refuses 11 requests without which a cluster cannot recover: "},
+		{"Deny", false, "Warning: required-labels: spec.validations[0]: the rule refuses 10 requests without which a cluster cannot recover: "},
+		{"Deny", true, "Warning: required-labels: spec.validations[0]: the rule refuses 10 requests without which a cluster cannot recover: "},
 		{"Warn", false, ""},
 	} {
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
