@@ -9,8 +9,11 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// spared is why a rule that spares cleanup is skipped.
-const spared = "the update only removes finalizers or owners, which the rule does not read"
+// cleansUp is why a rule that is not for cleanup is skipped.
+const cleansUp = "the update only removes finalizers or owners, which the rule does not read"
+
+// mostOwners limits the finalizers, and the owners, that are compared each with each.
+const mostOwners = 100
 
 // A cleanup says whether a request does nothing but remove finalizers and owners.
 type cleanup int
@@ -28,9 +31,9 @@ var ownersPaths = func() *usher.Paths {
 	return &p
 }()
 
-// spares records that a rule is skipped if it is not for the request because that only cleans up.
-func (d *evaluation) spares(r *rule.Rule) bool {
-	if !r.SparesCleanup || d.request.Operation != usher.Update {
+// isNotFor records that a rule is skipped if the request only cleans up, and the rule is not for that.
+func (d quick) isNotFor(r *rule.Rule) bool {
+	if !r.NotForCleanup || d.request.Operation != usher.Update {
 		return false
 	}
 	if d.cleanup == unknownCleanup {
@@ -39,7 +42,7 @@ func (d *evaluation) spares(r *rule.Rule) bool {
 	if d.cleanup != onlyCleanup {
 		return false
 	}
-	d.record(usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Skipped, Message: spared}, &result{})
+	d.record(usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Skipped, Message: cleansUp}, &result{})
 	return true
 }
 
@@ -71,6 +74,9 @@ func removes(metadata, old map[string]any) bool {
 	for _, key := range []string{"finalizers", "ownerReferences"} {
 		now, _ := metadata[key].([]any)
 		before, _ := old[key].([]any)
+		if len(before) > mostOwners {
+			return false
+		}
 		for _, value := range now {
 			if !slices.ContainsFunc(before, func(other any) bool { return reflect.DeepEqual(value, other) }) {
 				return false

@@ -27,7 +27,7 @@ func (d *evaluation) validateFrom(ctx context.Context, passes []int, from int, p
 		before := from
 		from = 0
 		for j, r := range matched[before:] {
-			if !r.Independent && problems.endedBy(r.Policy) || d.spares(r) {
+			if !r.Independent && problems.endedBy(r.Policy) || (quick{d}).isNotFor(r) {
 				continue
 			}
 			if (quick{d}).passes(ctx, r) {

@@ -28,9 +28,9 @@ type Rule struct {
 	// Inspects says that the rule has nothing to say about the object of a request: its steps ask for an
 	// [Inspection].
 	Inspects bool
-	// SparesCleanup says that the rule is not for updates that do nothing but remove finalizers and owners, of which it
+	// NotForCleanup says that the rule is not for updates that do nothing but remove finalizers and owners, of which it
 	// reads none: objects that violate it could never be deleted.
-	SparesCleanup bool
+	NotForCleanup bool
 	// FailurePolicy says how to handle a request when the rule fails; empty leaves that to the
 	// engine.
 	FailurePolicy usher.FailurePolicy

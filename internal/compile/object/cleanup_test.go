@@ -2,6 +2,7 @@ package object_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	usher "github.com/usher-dev/usher"
@@ -43,6 +44,7 @@ func TestCleanup(t *testing.T) {
 		{"the policy reads everything", whole, "Off", `{"metadata": {"name": "web"}}`, true},
 		{"pods of the workload", templates, "Deny", `{"metadata": {"name": "web"}}`, false},
 		{"pods of a workload that changes", templates, "Deny", `{"metadata": {"name": "web"}, "spec": {"template": {"spec": {"hostname": "x"}}}}`, true},
+		{"there are too many to compare", bare, "Off", `{"metadata": {"name": "web", "finalizers": ["many"]}}`, true},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +55,11 @@ func TestCleanup(t *testing.T) {
 			rules := stored(t, `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
 				matchConstraints: {resourceRules: [`+resource+`]}, podTemplates: "`+row.pods+`",
 				validations: [{expression: "`+row.expression+`", message: "no"}]}}`)
-			before := `{"metadata": {"name": "web", "finalizers": ["a", "b"], "ownerReferences": [{"uid": "1"}], "resourceVersion": "1"}}`
+			more := ""
+			if strings.Contains(row.object, "many") {
+				more = strings.Repeat(`, "many"`, 100)
+			}
+			before := `{"metadata": {"name": "web", "finalizers": ["a", "b"` + more + `], "ownerReferences": [{"uid": "1"}], "resourceVersion": "1"}}`
 			q := policytest.Request{Operation: usher.Update, Namespace: "shop", Object: deployment(t, row.object), OldObject: deployment(t, before)}
 			r, err := q.For(usher.Validate)
 			if err != nil {

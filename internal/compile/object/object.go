@@ -98,7 +98,7 @@ func (o *Policy) Rules() []rule.Rule {
 	if o.validate != nil {
 		v := newValidator(o)
 		r := o.rule(validationsRule, usher.Validate, v)
-		r.SparesCleanup = !readsOwners(v.ReadPaths())
+		r.NotForCleanup = !readsOwners(v.ReadPaths())
 		rules = append(rules, r)
 	}
 	if o.pods != v1alpha1.PodTemplatesOff {

@@ -91,7 +91,7 @@ func onlyPods(m *rule.ResourceMatch) bool {
 // podRule is the rule for the pods of workloads. With Warn it denies nothing, not even if it fails.
 func (o *Policy) podRule() rule.Rule {
 	r := o.rule(podsRule, usher.Validate, podValidator{newValidator(o)})
-	r.SparesCleanup = true
+	r.NotForCleanup = true
 	r.Pod = &rule.Pod{Match: r.Match, Warns: o.pods == v1alpha1.PodTemplatesWarn}
 	excluded := o.match.Resources.Excluded
 	if o.ref.Namespace != "" {
