@@ -39,7 +39,7 @@ func PoliciesBeside(paths []string, tests []Test) Beside {
 			continue
 		}
 		found = true
-		all, _ := manifest.Files(path) //nolint:errcheck // The tests were read from it.
+		all, _ := manifest.Files(path)
 		files = append(files, all...)
 		if absolute, err := filepath.Abs(path); err == nil && filepath.Base(absolute) == "cases" {
 			folders = append(folders, filepath.Join(path, "..", "policies"))
@@ -98,7 +98,7 @@ func (t Test) names(named map[usher.PolicyRef]bool) []string {
 
 // manifestsIn are the files right in a folder that may have policies.
 func manifestsIn(folder string) []string {
-	entries, _ := os.ReadDir(folder) //nolint:errcheck // There may be none.
+	entries, _ := os.ReadDir(folder)
 	var files []string
 	for _, e := range entries {
 		if e.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
@@ -110,14 +110,14 @@ func manifestsIn(folder string) []string {
 
 // policiesOf are the policies in a file that decide something by themselves.
 func policiesOf(file string) []usher.PolicyRef {
-	documents, _ := readDocuments(file) //nolint:errcheck // It may be none of manifests.
+	documents, _ := readDocuments(file)
 	var refs []usher.PolicyRef
 	for _, d := range documents {
 		var tree map[string]any
 		if !isObject(d.json) || json.UnmarshalCaseSensitivePreserveInts(d.json, &tree) != nil {
 			continue
 		}
-		_ = manifest.Each(tree, func(object map[string]any) error { //nolint:errcheck // What can be read counts.
+		_ = manifest.Each(tree, func(object map[string]any) error {
 			if ref, ok := refOf(object); ok {
 				refs = append(refs, ref)
 			}
