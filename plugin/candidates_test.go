@@ -149,8 +149,14 @@ func TestCandidatesAreLogged(t *testing.T) {
 		states := []rule.CandidateState{{Ref: usher.PolicyRef{Kind: "PolicyCandidate", Namespace: "shop", Name: "c"}, Since: time.Now()}, {Ref: usher.PolicyRef{Kind: "PolicyCandidate", Namespace: "shop", Name: "d"}, NotEffective: "why"}}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+30*time.Second)
 		defer cancel()
-		time.AfterFunc(5*time.Minute+time.Second, func() { states[0].Counts.Seen = 7 })
-		if err := plugin.LogCandidates(ctx, func() []rule.CandidateState { return states }, slog.New(slog.NewTextHandler(&text, nil))); err != nil {
+		began := time.Now()
+		now := func() []rule.CandidateState {
+			if time.Since(began) > 5*time.Minute {
+				states[0].Counts.Seen = 7
+			}
+			return states
+		}
+		if err := plugin.LogCandidates(ctx, now, slog.New(slog.NewTextHandler(&text, nil))); err != nil {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(text.String(), "\n"); lines != 3 || !strings.Contains(text.String(), "seen=7") || !strings.Contains(text.String(), "reason=why") {
