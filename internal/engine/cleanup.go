@@ -74,7 +74,7 @@ func removes(metadata, old map[string]any) bool {
 	for _, key := range []string{"finalizers", "ownerReferences"} {
 		now, _ := metadata[key].([]any)
 		before, _ := old[key].([]any)
-		if len(before) > mostOwners {
+		if len(before) > mostOwners || len(now) > len(before) {
 			return false
 		}
 		for _, value := range now {

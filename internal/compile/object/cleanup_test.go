@@ -35,6 +35,7 @@ func TestCleanup(t *testing.T) {
 		{"nothing changes", bare, "Off", `{"metadata": {"name": "web", "finalizers": ["a", "b"], "ownerReferences": [{"uid": "1"}]}}`, true},
 		{"the order changes", bare, "Off", `{"metadata": {"name": "web", "finalizers": ["b", "a"], "ownerReferences": [{"uid": "1"}]}}`, true},
 		{"one is added, too", bare, "Off", `{"metadata": {"name": "web", "finalizers": ["c"], "ownerReferences": [{"uid": "1"}]}}`, true},
+		{"one is there twice, and the owner is removed", bare, "Off", `{"metadata": {"name": "web", "finalizers": ["a", "a", "a"]}}`, true},
 		{"the owner changes, too", bare, "Off", `{"metadata": {"name": "web", "ownerReferences": [{"uid": "2"}]}}`, true},
 		{"a label is added, too", bare, "Off", `{"metadata": {"name": "web", "labels": {"a": "b"}}}`, true},
 		{"something else changes, too", bare, "Off", `{"metadata": {"name": "web"}, "spec": {"replicas": 2}}`, true},
