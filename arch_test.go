@@ -102,6 +102,7 @@ var mayImport = []struct {
 	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline", "internal/printable"}},
 	// What is said about objects that exist.
 	{"internal/audit/result", []string{"."}},
+	{"internal/audit/result/resulttest", []string{"internal/audit/result"}},
 	// It reads bytes, not objects.
 	{"internal/audit/stream", []string{"internal/audit/result"}},
 	// What an API server does around a decision, offline.

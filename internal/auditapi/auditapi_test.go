@@ -23,6 +23,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/audit/result/resulttest"
 	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/delegated/delegatedtest"
@@ -34,40 +35,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A reader has fixed results until they are changed.
-type reader struct {
-	mu         sync.Mutex
-	namespaces map[string][]result.Result
-}
-
-func (r *reader) Namespaces() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var names []string
-	for name := range r.namespaces {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-func (r *reader) Namespace(name string) ([]result.Result, result.Summary) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	summary := result.Summary{Pass: 10}
-	for _, one := range r.namespaces[name] {
-		summary.Add(one.Status, 1)
-	}
-	return slices.Clone(r.namespaces[name]), summary
-}
-
-func (r *reader) Changes(uint64) ([]string, uint64, <-chan struct{}) { return nil, 0, nil }
-
-func (r *reader) Kinds() []result.KindState {
-	return []result.KindState{
+// reader returns a reader of results by namespace.
+func reader(namespaces map[string][]result.Result) *resulttest.Reader {
+	r := &resulttest.Reader{Pass: 10, States: []result.KindState{
 		{Kind: result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node"}, Objects: 3},
 		{Kind: result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}, Objects: 70, Err: errors.New("pods is forbidden: User system:serviceaccount:usher-system:usher")},
+	}}
+	for name, results := range namespaces {
+		r.Set(name, results)
 	}
+	return r
 }
 
 // of returns n failures of a namespace.
@@ -167,14 +144,14 @@ func (r *rig) list(user, path string) (items []result.Result, summary result.Sum
 
 func TestResultsAreGuarded(t *testing.T) {
 	t.Parallel()
-	delegatedtest.Run(t, delegated.AuditResults, auditapi.New(reading(&reader{namespaces: map[string][]result.Result{"shop": of("shop", 3)}})))
+	delegatedtest.Run(t, delegated.AuditResults, auditapi.New(reading(reader(map[string][]result.Result{"shop": of("shop", 3)}))))
 }
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	source := &reader{namespaces: map[string][]result.Result{"": of("", 7), "bank": of("bank", 0), "lab": of("lab", 5000), "shop": of("shop", 11)}}
-	all := slices.Concat(source.namespaces[""], source.namespaces["lab"], source.namespaces["shop"])
-	r := newRig(t, reading(source))
+	has := map[string][]result.Result{"": of("", 7), "bank": of("bank", 0), "lab": of("lab", 5000), "shop": of("shop", 11)}
+	all := slices.Concat(has[""], has["lab"], has["shop"])
+	r := newRig(t, reading(reader(has)))
 	only := func(keep func(*result.Result) bool) []result.Result {
 		return slices.DeleteFunc(slices.Clone(all), func(one result.Result) bool { return !keep(&one) })
 	}
@@ -184,9 +161,9 @@ func TestPages(t *testing.T) {
 	}{
 		{"all", "admin", "auditresults?", all},
 		{"pages that end within namespaces, and with them", "admin", "auditresults?limit=9", all},
-		{"one result a page", "ann", "namespaces/shop/auditresults?limit=1", source.namespaces["shop"]},
+		{"one result a page", "ann", "namespaces/shop/auditresults?limit=1", has["shop"]},
 		{"a limit above the maximum", "admin", "auditresults?limit=100000", all},
-		{"a namespace", "admin", "namespaces/shop/auditresults?", source.namespaces["shop"]},
+		{"a namespace", "admin", "namespaces/shop/auditresults?", has["shop"]},
 		{"a namespace without results", "admin", "namespaces/bank/auditresults?", nil},
 		{"a namespace that there is not", "admin", "namespaces/nowhere/auditresults?", nil},
 		{"a policy", "admin", "auditresults?policy=policy-1&limit=7", only(func(r *result.Result) bool { return r.Policy.Name == "policy-1" })},
@@ -208,7 +185,7 @@ func TestPages(t *testing.T) {
 // TestFiltersThatSelectLittle ends pages although there is nothing on them.
 func TestFiltersThatSelectLittle(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, reading(&reader{namespaces: map[string][]result.Result{"lab": of("lab", 50_000)}}))
+	r := newRig(t, reading(reader(map[string][]result.Result{"lab": of("lab", 50_000)})))
 	if got, _, pages := r.list("admin", "auditresults?kind=Node"); len(got) > 0 || pages < 2 {
 		t.Errorf("%d results on %d pages, want 0 on several", len(got), pages)
 	}
@@ -229,16 +206,14 @@ func TestChangesBetweenPages(t *testing.T) {
 		{"the last one has gone", func(all []result.Result) []result.Result { return slices.Delete(all, 4, 5) }, "", http.StatusGone},
 		{"the namespace has gone", func([]result.Result) []result.Result { return nil }, "", http.StatusGone},
 	} {
-		source := &reader{namespaces: map[string][]result.Result{"shop": of("shop", 10)}}
+		source := reader(map[string][]result.Result{"shop": of("shop", 10)})
 		r := newRig(t, reading(source))
 		_, body := r.get("ann", "namespaces/shop/auditresults?limit=5")
 		var list auditapi.List
 		if err := json.Unmarshal(body, &list); err != nil {
 			t.Fatal(err)
 		}
-		source.mu.Lock()
-		source.namespaces["shop"] = row.change(source.namespaces["shop"])
-		source.mu.Unlock()
+		source.Set("shop", row.change(of("shop", 10)))
 		code, body := r.get("ann", "namespaces/shop/auditresults?limit=5&continue="+list.Metadata.Continue)
 		var next auditapi.List
 		if err := json.Unmarshal(body, &next); err != nil || code != row.code {
@@ -253,7 +228,7 @@ func TestChangesBetweenPages(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, reading(&reader{namespaces: map[string][]result.Result{"shop": of("shop", 3), "bank": of("bank", 3)}}))
+	r := newRig(t, reading(reader(map[string][]result.Result{"shop": of("shop", 3), "bank": of("bank", 3)})))
 	bank := `{"n":"bank","i":0,"h":"0","s":true}`
 	for _, row := range []struct {
 		reason, user, path string
@@ -285,7 +260,7 @@ func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([
 
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, reading(&reader{namespaces: map[string][]result.Result{"shop": of("shop", 1)}}))
+	r := newRig(t, reading(reader(map[string][]result.Result{"shop": of("shop", 1)})))
 	var all, one auditapi.List
 	for path, list := range map[string]*auditapi.List{"auditresults": &all, "namespaces/shop/auditresults": &one} {
 		_, body := r.get("admin", path)
@@ -322,7 +297,7 @@ func TestReplicasWithoutResults(t *testing.T) {
 // TestPagesAreMadeOneAtATime holds the bound of memory: the results of one namespace, for all callers.
 func TestPagesAreMadeOneAtATime(t *testing.T) {
 	t.Parallel()
-	source := &slowReader{reader: reader{namespaces: map[string][]result.Result{"shop": of("shop", 3)}}}
+	source := &slowReader{Reader: reader(map[string][]result.Result{"shop": of("shop", 3)})}
 	r := newRig(t, reading(source))
 	var callers sync.WaitGroup
 	// As many as one user may have.
@@ -341,7 +316,7 @@ func TestPagesAreMadeOneAtATime(t *testing.T) {
 
 // A slowReader counts how many calls there are at the same time.
 type slowReader struct {
-	reader
+	*resulttest.Reader
 
 	counting  sync.Mutex
 	now, most int
@@ -356,5 +331,5 @@ func (s *slowReader) Namespace(name string) ([]result.Result, result.Summary) {
 	s.counting.Lock()
 	s.now--
 	s.counting.Unlock()
-	return s.reader.Namespace(name)
+	return s.Reader.Namespace(name)
 }

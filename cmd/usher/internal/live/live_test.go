@@ -130,7 +130,8 @@ func (p *page) stream(query string) []event {
 func TestTenantSeesNoOtherNamespace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, everything()...)
-	r.audit.namespaces = map[string][]result.Result{"shop": {violation("shop", "web", "team")}, "vault": {violation("vault", "hidden-pod", "hidden-policy")}}
+	r.audit.Set("shop", []result.Result{violation("shop", "web", "team")})
+	r.audit.Set("vault", []result.Result{violation("vault", "hidden-pod", "hidden-policy")})
 	r.decide(0, "vault", "hidden-decision", time.Now())
 	r.decide(1, "shop", "seen", time.Now())
 	for _, user := range []string{"ann", "admin", "nobody"} {
@@ -264,7 +265,7 @@ func TestViolationsInPages(t *testing.T) {
 	for i := range all {
 		all[i] = violation("shop", fmt.Sprintf("pod-%05d", i), []string{"team", "other"}[i%2])
 	}
-	r.audit.namespaces = map[string][]result.Result{"shop": all}
+	r.audit.Set("shop", all)
 	p := r.open("ann")
 	start, answers, count := time.Now(), 0, 0
 	var summary result.Summary
@@ -286,9 +287,7 @@ func TestViolationsInPages(t *testing.T) {
 	if len(got.Items) == 0 || slices.ContainsFunc(got.Items, func(v result.Result) bool { return v.Policy.Name != "other" }) {
 		t.Errorf("%d results of one policy", len(got.Items))
 	}
-	r.audit.mu.Lock()
-	r.audit.namespaces["shop"] = all[:10]
-	r.audit.mu.Unlock()
+	r.audit.Set("shop", all[:10])
 	if again := ask[live.Violations](p, "live/violations", live.Selection{Namespace: "shop", Continue: got.Continue}, http.StatusOK); !again.Restart || len(again.Items) > 0 {
 		t.Errorf("results have changed, and it goes on: %+v", again)
 	}

@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +30,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/audit/result/resulttest"
 	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/internal/console"
 	"github.com/usher-dev/usher/internal/delegated"
@@ -45,39 +45,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A reader has results of an audit.
-type reader struct {
-	mu         sync.Mutex
-	namespaces map[string][]result.Result
-}
-
-func (r *reader) Namespaces() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var names []string
-	for name := range r.namespaces {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-func (r *reader) Namespace(name string) ([]result.Result, result.Summary) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	summary := result.Summary{Pass: 1}
-	for i := range r.namespaces[name] {
-		summary.Add(r.namespaces[name][i].Status, 1)
-	}
-	return slices.Clone(r.namespaces[name]), summary
-}
-
-func (r *reader) Changes(uint64) ([]string, uint64, <-chan struct{}) { return nil, 0, nil }
-
-func (r *reader) Kinds() []result.KindState {
-	return []result.KindState{{Kind: result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}, Objects: 9}}
-}
-
 // A rig is a cluster with an API server and two replicas. The user admin may read everything, and ann the namespace shop.
 type rig struct {
 	t       *testing.T
@@ -86,14 +53,14 @@ type rig struct {
 	api     *apiServer
 	rings   []*recent.Ring
 	servers []*httptest.Server
-	audit   *reader
+	audit   *resulttest.Reader
 	// streams is how many replicas serve now.
 	streams atomic.Int64
 }
 
 func newRig(t *testing.T, objects ...string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), cluster: delegatedtest.NewCluster(t), api: newAPIServer(t, objects), audit: &reader{namespaces: map[string][]result.Result{}}}
+	r := &rig{t: t, dir: t.TempDir(), cluster: delegatedtest.NewCluster(t), api: newAPIServer(t, objects), audit: &resulttest.Reader{Pass: 1, States: []result.KindState{{Kind: result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}, Objects: 9}}}}
 	for _, verb := range delegated.Verbs() {
 		for _, resource := range delegated.Resources() {
 			r.cluster.Grant("admin", verb, resource, "")
