@@ -124,7 +124,7 @@ var mayImport = []struct {
 	// What is wrong with policies, for commands and for editors.
 	{"internal/check", []string{".", "api", "internal/compile/...", "internal/rule", "internal/stall", "internal/trial", "source"}},
 	// What authors need to know while they write. It reads texts that are no YAML yet.
-	{"internal/assist", []string{"api", "deploy/crds", "internal/assist/draft", "internal/kind", "internal/lang/cel/admission", "internal/lang/cel/typecheck", "internal/printable", "internal/rule", "source/..."}},
+	{"internal/assist", []string{"api", "deploy/crds", "internal/assist/draft", "internal/kind", "internal/lang/cel/admission", "internal/lang/cel/typecheck", "internal/manifest", "internal/printable", "internal/rule", "source/..."}},
 	{"internal/assist/draft", nil},
 	{"internal/assist/lsp", []string{"internal/assist", "internal/printable", "internal/rule"}},
 	// Policies are compiled and tried in processes that can be killed.

@@ -11,9 +11,8 @@ import (
 // A Fix corrects a problem: it replaces a part of the text.
 type Fix struct {
 	Title string
-	Range
 
-	Insert string
+	Edit
 }
 
 // suggested finds what the advice of a problem suggests.
@@ -45,5 +44,5 @@ func fixOf(tree *draft.Tree, p *rule.Problem, place Range) *Fix {
 	if word == "" || word == insert || insert == "" {
 		return nil
 	}
-	return &Fix{"write " + insert, Range{at[word], at[word] + len(word)}, insert}
+	return &Fix{"write " + insert, Edit{Range{at[word], at[word] + len(word)}, insert}}
 }

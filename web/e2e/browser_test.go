@@ -217,7 +217,7 @@ func (p *page) press(keys ...string) {
 			if !found || rest == "" {
 				break
 			}
-			modifiers |= map[string]input.Modifier{"Control": input.ModifierCtrl, "Shift": input.ModifierShift}[before]
+			modifiers |= map[string]input.Modifier{"Control": input.ModifierCtrl, "Shift": input.ModifierShift, "Alt": input.ModifierAlt}[before]
 			key = rest
 		}
 		code := map[string]int64{"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowRight": 39, "F6": 117, "F8": 119, "Delete": 46, "Home": 36, "End": 35, "/": 191, ".": 190}[key]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/usher-dev/usher/internal/assist"
 )
@@ -18,13 +19,15 @@ type question struct {
 	found []assist.Diagnostic
 }
 
-// answers are what answers the requests about a file, by their method. Their result is null if there is none.
+// answers are what answers the requests about a file, by their method. Their result is null if there is none, or an error
+// for the user.
 func answers() map[string]func(context.Context, *question) any {
 	return map[string]func(context.Context, *question) any{
 		"textDocument/hover":      hovered,
 		"textDocument/completion": completed,
 		"textDocument/definition": defined,
 		"textDocument/codeAction": corrected,
+		"textDocument/formatting": formatted,
 	}
 }
 
@@ -83,6 +86,21 @@ func defined(_ context.Context, q *question) any {
 		return nil
 	}
 	return location{q.params.TextDocument, q.content.Span(at)}
+}
+
+func formatted(_ context.Context, q *question) any {
+	all := []edit{}
+	if strings.HasSuffix(nameOf(q.params.TextDocument.URI), ".json") {
+		return all
+	}
+	edits, err := assist.Format(q.content.Text)
+	if err != nil {
+		return err
+	}
+	for _, e := range edits {
+		all = append(all, edit{q.content.Span(e.Range), e.Insert})
+	}
+	return all
 }
 
 func corrected(_ context.Context, q *question) any {

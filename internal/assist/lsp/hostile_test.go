@@ -30,7 +30,7 @@ func TestHostileEditors(t *testing.T) {
 				{"line": 0, "character": 0}, {"line": 5, "character": 40}, {"line": 5, "character": 400_000}, {"line": 4_294_967_295, "character": 4_294_967_295},
 			} {
 				params := map[string]any{"textDocument": map[string]any{"uri": "file:///a.yaml"}, "position": place, "range": map[string]any{"start": place, "end": place}}
-				for _, method := range []string{"hover", "completion", "definition", "codeAction"} {
+				for _, method := range []string{"hover", "completion", "definition", "codeAction", "formatting"} {
 					if answer := e.ask("textDocument/"+method, params); answer == nil {
 						t.Fatalf("no answer to %s at %v", method, place)
 					}

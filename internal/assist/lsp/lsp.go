@@ -15,6 +15,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"github.com/usher-dev/usher/internal/assist"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -280,6 +281,11 @@ func (s *server) begin(ctx context.Context, r *jsonrpc2.Request, params json.Raw
 			reply(nil, &jsonrpc2.Error{Code: codeCancelled, Message: "the request was cancelled, or waited too long"})
 			return
 		}
-		reply(q.ask(ctx, answer), nil)
+		result := q.ask(ctx, answer)
+		if err, ok := result.(error); ok {
+			reply(nil, &jsonrpc2.Error{Code: codeFailed, Message: printable.Line(err.Error())})
+			return
+		}
+		reply(result, nil)
 	}()
 }

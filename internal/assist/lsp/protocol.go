@@ -118,11 +118,12 @@ type workspaceEdit struct {
 // capabilities are what the server can do.
 func capabilities() map[string]any {
 	return map[string]any{
-		"positionEncoding":   "utf-16",
-		"textDocumentSync":   map[string]any{"openClose": true, "change": 1},
-		"hoverProvider":      true,
-		"definitionProvider": true,
-		"codeActionProvider": map[string]any{"codeActionKinds": []string{"quickfix"}},
-		"completionProvider": map[string]any{"triggerCharacters": []string{"."}},
+		"positionEncoding":           "utf-16",
+		"textDocumentSync":           map[string]any{"openClose": true, "change": 1},
+		"hoverProvider":              true,
+		"definitionProvider":         true,
+		"documentFormattingProvider": true,
+		"codeActionProvider":         map[string]any{"codeActionKinds": []string{"quickfix"}},
+		"completionProvider":         map[string]any{"triggerCharacters": []string{"."}},
 	}
 }

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
 import type { Imported, Match, State } from "./api";
 import { focusers } from "./editor";
-import { cases, casesFile, casesVersion, info, load, openFile, opened, pane, policies, refresh, remember, requestTab, resultTab, said, state } from "./model";
+import { cases, casesFile, info, load, openFile, opened, pane, policies, refresh, remember, requestTab, resultTab, said, state, versions } from "./model";
 import { Copy, Dialog, Icon, download } from "./parts";
 
 export type Name = "examples" | "import" | "why" | "share" | "open" | "case" | "help";
@@ -384,11 +384,9 @@ function Case() {
   const [saved, setSaved] = useState("");
   const [failed, setFailed] = useState("");
   const save = () =>
-    void post<{ version?: string }>("save", { path, text, overwrite, ...(path === casesFile.value && casesVersion.value ? { version: casesVersion.value } : {}) }).then(
+    void post<{ version?: string }>("save", { path, text, overwrite, version: overwrite ? (versions.get(path) ?? "") : "" }).then(
       (r) => {
-        if (path === casesFile.value) {
-          casesVersion.value = r.version ?? "";
-        }
+        versions.set(path, r.version ?? "");
         setSaved(path);
         setFailed("");
         void refresh().catch(() => {});
@@ -472,6 +470,7 @@ const keys: [string[], string][] = [
   [[mod, "F"], "search in an editor"],
   [["F8"], "next problem in an editor"],
   [[mod, "Shift", "M"], "all problems of an editor"],
+  [["Shift", "Alt", "F"], "format a text: indentation, and nothing else"],
   [[mod, "."], "quick fix of the problem on this line"],
 ];
 

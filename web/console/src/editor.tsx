@@ -24,6 +24,7 @@ import {
   keymap,
   lineNumbers,
   placeholder,
+  showDialog,
 } from "@codemirror/view";
 import type { DecorationSet, ViewUpdate } from "@codemirror/view";
 import { classHighlighter } from "@lezer/highlight";
@@ -31,8 +32,8 @@ import { effect } from "@preact/signals";
 import type { Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { latest, post } from "./api";
-import type { Coverage, Diagnostic, Item, Position } from "./api";
-import { connection, coverage } from "./model";
+import type { Coverage, Diagnostic, Edit, Item, Position } from "./api";
+import { connection, coverage, said } from "./model";
 import { dark } from "./theme";
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[name="nonce"]')?.content ?? "";
@@ -49,6 +50,8 @@ function position(doc: Text, at: number): Position {
   const line = doc.lineAt(at);
   return { line: line.number - 1, character: at - line.from };
 }
+
+const changes = (doc: Text, edits: Edit[]) => edits.map((e) => ({ from: offset(doc, e.start), to: offset(doc, e.end), insert: e.text }));
 
 const diagnose = latest<{ diagnostics?: Diagnostic[] | null }>("diagnose");
 
@@ -74,7 +77,7 @@ async function lint(view: EditorView): Promise<Shown[]> {
         name: fix.title,
         apply: (v: EditorView) =>
           v.dispatch({
-            changes: fix.edits.map((e) => ({ from: offset(v.state.doc, e.start), to: offset(v.state.doc, e.end), insert: e.text })),
+            changes: changes(v.state.doc, fix.edits),
           }),
       })),
     };
@@ -92,6 +95,27 @@ function fix(view: EditorView): boolean {
     }
   });
   apply?.();
+  return true;
+}
+
+/** format indents the text, unless it is changed meanwhile. What cannot be formatted stays, and the reason is shown. */
+function format(view: EditorView): boolean {
+  const doc = view.state.doc;
+  if (view.state.readOnly || doc.toString().trim() === "") {
+    return true;
+  }
+  const because = (reason: string) => {
+    showDialog(view, { label: reason, class: "cm-said", focus: true });
+    view.dispatch({ effects: EditorView.announce.of(reason) });
+  };
+  void post<{ edits?: Edit[] | null }>("format", { text: doc.toString() }).then(
+    ({ edits }) => {
+      if (view.state.doc.eq(doc)) {
+        view.dispatch({ changes: changes(doc, edits ?? []), userEvent: "format" });
+      }
+    },
+    (error: unknown) => because(said(error)),
+  );
   return true;
 }
 
@@ -310,7 +334,7 @@ export function Editor({ text, label, hint, assist, readOnly, problems }: Editor
           EditorState.readOnly.of(readOnly ?? false),
           placeholder(hint),
           EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", autocapitalize: "off", tabindex: "0" }),
-          keymap.of([...closeBracketsKeymap, ...defaultKeymap.filter((k) => k.key !== "Mod-Enter"), ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
+          keymap.of([{ key: "Shift-Alt-f", run: format }, ...closeBracketsKeymap, ...defaultKeymap.filter((k) => k.key !== "Mod-Enter"), ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
           EditorView.updateListener.of((u) => {
             if (u.docChanged) {
               text.value = u.state.doc.toString();

@@ -32,8 +32,8 @@ export const opened = signal<{ example?: string; file?: string; title: string } 
 
 /** The file of the folder that the cases are from; empty for others. */
 export const casesFile = signal("");
-/** What the server called the content of casesFile when it was read. */
-export const casesVersion = signal("");
+/** What the server called the contents of files that were read or written here, by path. */
+export const versions = new Map<string, string>();
 
 interface Kept {
   state: Partial<State>;
@@ -260,10 +260,10 @@ export async function start(): Promise<void> {
 export async function openFile(path: string): Promise<void> {
   const file = await get<{ text: string; kind: string; version?: string }>("file?path=" + encodeURIComponent(path));
   remember();
+  versions.set(path, file.version ?? "");
   if (file.kind === "cases") {
     cases.value = file.text;
     casesFile.value = path;
-    casesVersion.value = file.version ?? "";
     requestTab.value = "cases";
     return;
   }

@@ -34,6 +34,24 @@ type Edit struct {
 	Text  string          `json:"text"`
 }
 
+// Edits are what formats a text.
+type Edits struct {
+	Edits []Edit `json:"edits"`
+}
+
+func reindent(_ context.Context, in *Text) (*Edits, error) {
+	edits, err := assist.Format(in.Text)
+	if err != nil {
+		return nil, err
+	}
+	content, all := assist.NewContent(in.Text), &Edits{[]Edit{}}
+	for _, e := range edits {
+		at := content.Span(e.Range)
+		all.Edits = append(all.Edits, Edit{at.Start, at.End, e.Insert})
+	}
+	return all, nil
+}
+
 // mostDiagnostics limits what is said about a text.
 const mostDiagnostics = 500
 

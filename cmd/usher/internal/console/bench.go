@@ -47,6 +47,7 @@ func (b *bench) routes() []console.Route {
 		console.Post("decide", console.Heavy, "What the policies do with the request, and why", b.decide),
 		console.Post("diagnose", console.Heavy, "What is wrong with policies", b.diagnose),
 		console.Post("complete", console.Light, "What can be written at a place", b.complete),
+		console.Post("format", console.Light, "What indents a text of YAML, and changes nothing else", reindent),
 		console.Post("hover", console.Light, "What is at a place, in Markdown", b.hover),
 		console.Post("case", console.Heavy, "The decision as a case of usher test", b.record),
 		console.Post("save", console.Light, "Write a file of the folder", b.save),
