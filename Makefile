@@ -129,6 +129,7 @@ unit: ## run unit tests of every package, and fuzz targets on their corpus
 	@$(GOTEST) ./...
 	@cd bench && $(GOTEST) ./...
 	@cd tools/supply && $(GOTEST) ./...
+	@cd tools/site && $(GOTEST) ./...
 
 # Where the race detector looks for packages in which goroutines meet.
 RACE := . ./door/... ./fact/... ./live ./observe/... ./plugin ./source/... ./webhook ./internal/...
@@ -166,7 +167,7 @@ format-check:
 	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 
 # All modules with Go code. The linter is built once for them.
-export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus web/e2e tools/supply
+export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus web/e2e tools/supply tools/site
 
 .PHONY: lint
 lint: format-check ## run gofmt, golangci-lint on everything, and actionlint on the workflows
@@ -211,8 +212,12 @@ generate: ## update generated code and manifests
 	  $(HELM) template usher deploy/helm/usher --namespace usher-system --set tenants.aggregateRoles=true \
 	    --kube-version 1.36.0 --show-only templates/tenants.yaml; } > deploy/manifests/tenants.yaml
 
+.PHONY: site
+site: ## make the web site of the documents, bin/site, for any web server
+	@rm -rf bin/site && cd tools/site && $(GO) run . -root ../.. -out ../../bin/site
+
 .PHONY: browser
-browser: build ## test the page of usher console in headless Chromium, which Debian's apt-get installs
+browser: build site ## test the page of usher console and the site in headless Chromium, which Debian's apt-get installs
 	@hack/browser.sh $(USHER) $(GOTEST)
 
 .PHONY: screenshots
