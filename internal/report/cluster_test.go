@@ -70,6 +70,8 @@ type cluster struct {
 	// failing are the failures that replicas have seen, by identity.
 	mu      sync.Mutex
 	failing map[string][]rule.Failure
+	// candidates are what each replica has counted.
+	candidates func() []rule.CandidateState
 }
 
 func newCluster(t testing.TB) *cluster {
@@ -166,7 +168,7 @@ func (c *cluster) reporter(identity string, kube *kubefake.Clientset) *report.Re
 		lead = func(ctx context.Context) { c.lead(ctx, identity) }
 	}
 	return report.New(c.policies, kube, report.Options{
-		Identity: identity, Namespace: "usher", Log: slog.New(slog.NewJSONHandler(c.log, nil)), Verify: c.verify, Lead: lead,
+		Identity: identity, Namespace: "usher", Log: slog.New(slog.NewJSONHandler(c.log, nil)), Verify: c.verify, Lead: lead, Candidates: c.candidates,
 		Failing: func() []rule.Failure {
 			c.mu.Lock()
 			defer c.mu.Unlock()

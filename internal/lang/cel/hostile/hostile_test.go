@@ -27,6 +27,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/candidate"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
 	engineauthz "github.com/usher-dev/usher/internal/engine/authz"
@@ -74,6 +75,7 @@ type attacker struct {
 	requests map[usher.Phase]*usher.Request
 	facts    fact.Resolver
 	trial    *trial.Trial
+	shadow   *candidate.Evaluator
 
 	// program is what is tried, and figures are those of all steps.
 	program *hostile.Expression
@@ -100,7 +102,7 @@ func TestHostile(t *testing.T) { //nolint:paralleltest // it measures the whole 
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &attacker{t: t, requests: requests(t), facts: cluster(), trial: trial.New(trial.Options{}), refused: map[string]int{}}
+	a := &attacker{t: t, requests: requests(t), facts: cluster(), trial: trial.New(trial.Options{}), shadow: candidate.New(candidate.Options{Facts: cluster()}), refused: map[string]int{}}
 	g := hostile.New(env.Functions(), *seed)
 	programs := 0
 	for end := time.Now().Add(*attack); time.Now().Before(end) && a.failures < mostFailures; programs++ {
@@ -108,6 +110,9 @@ func TestHostile(t *testing.T) { //nolint:paralleltest // it measures the whole 
 		a.try(&p, programs)
 	}
 	t.Logf("%d programs of %d forms, %d steps", programs, g.Functions(), len(a.figures))
+	if state := a.shadow.Overruns(); state.Overruns > 0 {
+		t.Errorf("%d evaluations of candidates went on after their time: %+v", state.Overruns, state.Late)
+	}
 	a.print()
 }
 
@@ -193,6 +198,7 @@ func (a *attacker) admission(u *use, compiled []compile.Compiled) {
 			return err
 		})
 	}
+	a.propose(u, compiled)
 	a.step("audit", u, func(ctx context.Context) error {
 		plan := judge.New(compile.Order(compiled), judge.Options{Facts: a.facts}).Plan(result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true})
 		if plan == nil {

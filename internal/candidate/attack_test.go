@@ -1,0 +1,94 @@
+package candidate_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/candidate"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/observe/recent"
+)
+
+// secret is in what requests and messages have besides names.
+const secret = "hunter2"
+
+// fillingOf returns the n-th candidate of a tenant who fills whatever takes names, numbers and messages.
+func fillingOf(t *testing.T, namespace string, n int) compile.Compiled {
+	t.Helper()
+	name := fmt.Sprintf("a%0252d", n)
+	message := strings.Repeat(secret+" ", 600)
+	policy := objectPolicy(namespace, name, fmt.Sprintf(`validations: [{expression: "false", messageExpression: 'object.data.x + %q'}, {expression: "object.data.none == '1'"}]`, message))
+	return compiled(t, strings.Replace(proposal(namespace, "", policy), "name: c,", "name: "+name+",", 1))
+}
+
+// of is a request of a user about an object of a namespace, with a secret in it.
+func of(t *testing.T, namespace, name, user string) *usher.Request {
+	t.Helper()
+	r := *session(t)[18]
+	r.Namespace, r.Name, r.User = namespace, name, usher.User{Name: user, Groups: []string{secret}}
+	r.Object = usher.RawObject(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q},"data":{"x":%q}}`, name, namespace, secret))
+	return &r
+}
+
+// TestTenantFills: a tenant with more candidates than are evaluated, with the longest names, long messages, and requests
+// that all of them deny, fills neither what others count nor their last differences, shows nobody values of objects, and
+// sees nothing of other namespaces.
+func TestTenantFills(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	ring := &recent.Ring{}
+	e := candidate.New(candidate.Options{
+		Facts: facts(), Engine: engine.Options{FailurePolicy: usher.Fail}, Differs: ring.Differs, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	all := []compile.Compiled{fine(t, "shop"), fine(t, "")}
+	for i := range candidate.Most + 20 {
+		all = append(all, fillingOf(t, "evil", i))
+	}
+	e.Update(all, func() []compile.Compiled { return nil })
+	const attacks = 40
+	offer(e, of(t, "shop", "theirs", "jane"))
+	for range attacks {
+		offer(e, of(t, "evil", strings.Repeat("x", 4096), strings.Repeat("eve", 2000)))
+	}
+	e.Drain(t.Context())
+
+	seen := map[string]int64{}
+	for _, s := range e.States() {
+		if s.Ref.Namespace == "evil" {
+			seen["evil"] += s.Counts.Seen
+			if s.Counts.Seen+s.Counts.Skipped > attacks || strings.Contains(fmt.Sprint(s), secret) || strings.Contains(fmt.Sprint(s), "shop") {
+				t.Fatalf("a candidate of the tenant has %+v", s)
+			}
+			continue
+		}
+		seen[s.Ref.Namespace] = s.Counts.Seen
+		if s.Counts.Skipped > 0 || s.NotEffective != "" {
+			t.Errorf("of %q: %+v", s.Ref.Namespace, s)
+		}
+	}
+	if seen["shop"] != 1 || seen[""] != 1+attacks || seen["evil"] < recent.Size {
+		t.Errorf("seen: %v", seen)
+	}
+	for namespace, want := range map[string]string{"shop": "theirs", "evil": "xxx"} {
+		kept, _ := ring.Last(recent.Size, &recent.Filter{Namespace: namespace}).Next(make([]*recent.Decision, 0, recent.Size))
+		by := map[string]bool{}
+		for _, d := range kept {
+			by[d.Candidate.Namespace] = true
+			line, err := d.JSON()
+			if err != nil || d.Namespace != namespace || d.Candidate.Namespace != namespace && d.Candidate.Namespace != "" || !strings.HasPrefix(d.Name, want) || strings.Contains(string(line), secret) {
+				t.Fatalf("in %s: %v: %s", namespace, err, line)
+			}
+		}
+		if !by[namespace] {
+			t.Errorf("in %s, differences are kept of candidates in %v", namespace, by)
+		}
+	}
+	if ring.Bytes() > recent.MaxBytes || e.Waiting() != 0 || log.Len() > 0 {
+		t.Errorf("%d bytes are kept, %d wait, and the log has %q", ring.Bytes(), e.Waiting(), log.String())
+	}
+}

@@ -1,0 +1,101 @@
+package report_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	usher "github.com/usher-dev/usher"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+var proposed = usherv1alpha1.GroupVersion.WithResource("policycandidates")
+
+// propose stores a candidate of a namespace, and returns its state, and what is counted of it.
+func (c *cluster) propose(namespace, name, uid string, seen int64) (rule.State, rule.CandidateState) {
+	c.t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": usherv1alpha1.GroupVersion.String(), "kind": "PolicyCandidate",
+		"metadata": map[string]any{"name": name, "namespace": namespace, "uid": uid, "generation": int64(1)},
+	}}
+	if err := c.policies.Tracker().Create(proposed, object, namespace); err != nil {
+		c.t.Fatal(err)
+	}
+	p := state(namespace, name, uid, 1)
+	p.Policy.Kind = "PolicyCandidate"
+	return p, rule.CandidateState{Ref: p.Policy, UID: p.UID, Generation: 1, Since: time.Now(), Counts: rule.CandidateCounts{Seen: seen, NewlyDenied: seen}}
+}
+
+// TestStatusOfCandidates: what a tenant writes fills neither the status of candidates nor the Leases of replicas, and the
+// status of another tenant's candidate has its own numbers.
+func TestStatusOfCandidates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		long := strings.Repeat("hunter2 ", 2_000)
+		var states []rule.State
+		var counted []rule.CandidateState
+		add := func(p rule.State, s rule.CandidateState) {
+			states, counted = append(states, p), append(counted, s)
+		}
+		add(c.propose("shop", "c", "shop", 3))
+		p, s := c.propose("evil", "many", "many", 1<<60)
+		for i := range 100 {
+			p.Problems = append(p.Problems, rule.Problem{Severity: rule.Warning, Field: long, What: long, Do: long})
+			s.Compared = append(s.Compared, rule.Compared{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "evil", Name: fmt.Sprintf("%0253d", i)}, UID: "u"})
+		}
+		add(p, s)
+		p, s = c.propose("evil", "idle", "idle", 0)
+		s.NotEffective = long
+		add(p, s)
+		for i := range 300 {
+			add(c.propose("evil", fmt.Sprintf("c%d", i), fmt.Sprintf("%036d", i), 1<<60))
+		}
+		c.candidates = func() []rule.CandidateState { return counted }
+		c.replica("one").Observe(report.Snapshot{Policies: states})
+		time.Sleep(3 * time.Minute)
+
+		status := func(namespace, name string) (read usherv1alpha1.PolicyCandidateStatus, size int) {
+			object, err := c.policies.Tracker().Get(proposed, namespace, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := json.Marshal(object.(*unstructured.Unstructured).Object["status"])
+			if err == nil {
+				err = json.Unmarshal(raw, &read)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return read, len(raw)
+		}
+		if got, _ := status("shop", "c"); got.Seen != 3 || got.NewlyDenied != 3 || len(got.Compared) != 0 {
+			t.Errorf("shop: %+v", got)
+		}
+		if got, size := status("evil", "many"); got.Seen != 1<<60 || len(got.Compared) > 64 || size > 80_000 {
+			t.Errorf("many: %d seen, %d compared, %d bytes", got.Seen, len(got.Compared), size)
+		}
+		got, size := status("evil", "idle")
+		if evaluated := got.Conditions[0]; size > 10_000 || evaluated.Status != metav1.ConditionFalse || !strings.HasPrefix(evaluated.Message, "hunter2") {
+			t.Errorf("idle: %d bytes, %+v", size, got.Conditions)
+		}
+		lease, err := c.kube.CoordinationV1().Leases("usher").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(lease.Items) == 0 {
+			t.Fatal(lease, err)
+		}
+		for i := range lease.Items {
+			// API servers take 256 KiB of annotations.
+			if n := len(lease.Items[i].Annotations[report.EvaluatedAnnotation]); n > 100<<10 {
+				t.Errorf("%s has %d bytes", lease.Items[i].Name, n)
+			}
+		}
+	})
+}
