@@ -135,6 +135,12 @@ func with(paths *usher.Paths, own bool, others *usher.Paths) (*usher.Paths, bool
 	return paths, true
 }
 
+// A named is a rule that is formatted as its name.
+type named rule.Rule
+
+// String implements [fmt.Stringer].
+func (n *named) String() string { return n.Policy.String() + ": " + n.Name }
+
 // run runs a rule and returns its result and its finding. The error is that of ctx, if it ended
 // before the rule did.
 func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
@@ -146,7 +152,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 		start = time.Now()
 	}
 	if d.work != nil {
-		d.work.At(r.Policy.String() + ": " + r.Name)
+		d.work.AtNamed((*named)(r))
 	}
 	res, err := runRule(ctx, d, r, start)
 	if err != nil || res.rejected {

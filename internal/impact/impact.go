@@ -3,7 +3,6 @@
 package impact
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -69,7 +68,7 @@ type Difference struct {
 type Comparison struct {
 	was, is Side
 	// changed are the rules, of both sides, of policies that differ, and access those that authorize.
-	changed []rule.Rule
+	changed []changed
 	access  []*authz.Rule
 	refs    []usher.PolicyRef
 }
@@ -80,7 +79,7 @@ func New(was, is Side) *Comparison {
 	_, c.refs = judge.New(was.Rules, judge.Options{}).Update(is.Rules)
 	for _, r := range slices.Concat(was.Rules, is.Rules) {
 		if slices.Contains(c.refs, r.Policy) {
-			c.changed = append(c.changed, r)
+			c.changed = append(c.changed, changedOf(&r))
 		}
 	}
 	for _, sides := range [][2][]*authz.Rule{{was.Access, is.Access}, {is.Access, was.Access}} {
@@ -179,100 +178,13 @@ func (c *Comparison) Unsure(s *Subject, differences []Difference, missing string
 	reading := map[usher.PolicyRef]bool{}
 	for _, request := range s.requests() {
 		for _, r := range c.concerning(s, request) {
-			if !reading[r.Policy] && r.DependsOn(request.Operation).Any(rule.OnFacts) {
+			if !reading[r.Policy] && r.on(request.Operation).Any(rule.OnFacts) {
 				reading[r.Policy] = true
 				all = append(all, Difference{diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: missing}, request})
 			}
 		}
 	}
 	return append(all, slices.DeleteFunc(differences, func(d Difference) bool { return reading[d.Policy] })...)
-}
-
-// concerning returns the rules of policies that differ that may be for a request: selectors of objects
-// and names need objects, which may be unknown.
-func (c *Comparison) concerning(s *Subject, r *usher.Request) []*rule.Rule {
-	object, err := r.Target().Tree()
-	if err != nil {
-		object = nil
-	}
-	target := rule.TargetOf(r, object)
-	target.APIVersion, target.Kind = r.Kind.GroupVersion().String(), r.Kind.Kind
-	target.Namespace = cmp.Or(target.Namespace, r.Namespace)
-	var some []*rule.Rule
-	for i := range c.changed {
-		m := c.changed[i].Match
-		bySelectors := len(m.Selectors) > 0 && len(m.Resources) == 0
-		m.Selectors = nil
-		switch {
-		case s.Only != nil && !slices.Contains(s.Only, c.changed[i].Policy):
-		case c.changed[i].Inspects, !bySelectors && !m.Matches(&target):
-		case bySelectors && (!m.InScope(&target) || len(m.Operations) > 0 && !slices.Contains(m.Operations, r.Operation)):
-		default:
-			some = append(some, &c.changed[i])
-		}
-	}
-	return some
-}
-
-// unknown returns what cannot be said of a request: for each policy that reads what is not there.
-func (s *Subject) unknown(request *usher.Request, rules []*rule.Rule) []diff.Difference {
-	var all []diff.Difference
-	for _, r := range rules {
-		if why := s.lacks(request, r); why != "" && !slices.ContainsFunc(all, func(d diff.Difference) bool { return d.Policy == r.Policy }) {
-			all = append(all, diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: why})
-		}
-	}
-	return all
-}
-
-// lacks returns why a rule cannot be compared on the request, empty if it can.
-func (s *Subject) lacks(request *usher.Request, r *rule.Rule) string {
-	object, old := r.ReadPaths()
-	switch {
-	case s.Unknown.Object != "":
-		return s.Unknown.Object
-	case s.Unknown.User != "" && r.DependsOn(request.Operation).Any(rule.OnUser|rule.OnAccess):
-		return s.Unknown.User
-	case s.Unknown.HTTP != "" && r.DependsOn(request.Operation).Any(rule.OnHTTP):
-		return s.Unknown.HTTP
-	case s.Unknown.OldObject != "" && !old.Within(&usher.Paths{}):
-		return s.Unknown.OldObject
-	case s.Admitted && r.Phase == usher.Mutate:
-		return "it changes objects, and only the object that came out is known"
-	case s.Unknown.Defaults != "" && absent(request, object):
-		return s.Unknown.Defaults
-	}
-	return ""
-}
-
-// absent reports whether some of the paths may be in fields that API servers fill in: all but labels,
-// annotations and what is there.
-func absent(r *usher.Request, paths *usher.Paths) bool {
-	if paths.Whole() {
-		return true
-	}
-	written := usher.Paths{}
-	for _, known := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "labels"}, {"metadata", "annotations"}} {
-		written.Add(known...)
-	}
-	tree, err := r.Object.Tree()
-	if err != nil {
-		return true
-	}
-	for key, value := range tree {
-		if key == "data" || key == "stringData" || key == "rules" || scalar(value) {
-			written.Add(key)
-		}
-	}
-	return !paths.Within(&written)
-}
-
-func scalar(value any) bool {
-	switch value.(type) {
-	case map[string]any, []any:
-		return false
-	}
-	return true
 }
 
 // decide has a side decide a request.

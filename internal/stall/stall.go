@@ -32,9 +32,13 @@ func (e *Error) Error() string {
 type Work struct{ step atomic.Pointer[step] }
 
 type step struct {
-	what  string
+	what  fmt.Stringer
 	since time.Time
 }
+
+type text string
+
+func (t text) String() string { return string(t) }
 
 type key struct{}
 
@@ -45,7 +49,10 @@ func Of(ctx context.Context) *Work {
 }
 
 // At says that the work comes to what now, such as the next rule: this has all the time again.
-func (w *Work) At(what string) {
+func (w *Work) At(what string) { w.AtNamed(text(what)) }
+
+// AtNamed is At for what is formatted only if it takes too long.
+func (w *Work) AtNamed(what fmt.Stringer) {
 	if w != nil {
 		w.step.Store(&step{what, time.Now()})
 	}
@@ -55,7 +62,7 @@ func (w *Work) At(what string) {
 // see [Work.At]. A limit that is not positive is none. If ctx ends before, the error is its cause.
 func Within[T any](ctx context.Context, limit time.Duration, work func(context.Context) (T, error)) (T, error) {
 	w := &Work{}
-	w.step.Store(&step{since: time.Now()})
+	w.At("")
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, w))
 	defer cancel()
 	type result struct {
@@ -93,7 +100,7 @@ func Within[T any](ctx context.Context, limit time.Duration, work func(context.C
 				continue
 			}
 			var none T
-			return none, &Error{At: at.what, Limit: limit}
+			return none, &Error{At: at.what.String(), Limit: limit}
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -220,7 +222,11 @@ func outcomeOf(e *event) string {
 
 // write returns the request that admission sees, and remembers what came out.
 func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denied bool) *impact.Subject {
-	sent, out := headOf(e.RequestObject), headOf(e.ResponseObject)
+	out, stored := objectOf(e.ResponseObject)
+	sent := sync.OnceValue(func() *head {
+		h, _ := objectOf(e.RequestObject)
+		return &h
+	})
 	r := &usher.Request{
 		Phase: usher.Mutate, Operation: operation, Resource: schema.GroupVersionResource{Group: line.Group, Version: line.Version, Resource: line.Resource},
 		Subresource: line.Subresource, Namespace: line.Namespace, Name: line.Name, DryRun: strings.Contains(e.RequestURI, "dryRun=All"),
@@ -228,7 +234,9 @@ func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denie
 	if r.Name == "" && e.ObjectReference != nil {
 		r.Name = e.ObjectReference.Name
 	}
-	r.Name = cmp.Or(r.Name, out.Metadata.Name, sent.Metadata.Name)
+	if r.Name = cmp.Or(r.Name, out.Metadata.Name); r.Name == "" {
+		r.Name = sent().Metadata.Name
+	}
 	if r.Resource.Group == "" && r.Resource.Resource == "namespaces" {
 		r.Namespace = r.Name
 	}
@@ -237,7 +245,7 @@ func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denie
 	before, lasts := l.objects.known[key], !denied && !r.DryRun && line.Subresource == ""
 	switch operation {
 	case usher.Connect:
-		s.Unknown.Object, r.Kind = noOptions, sent.kind()
+		s.Unknown.Object, r.Kind = noOptions, sent().kind()
 		return s
 	case usher.Delete:
 		deletion(s, before)
@@ -247,7 +255,14 @@ func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denie
 		return s
 	case usher.Create, usher.Update:
 	}
-	complete(s, e, line, &sent, &out, denied)
+	switch {
+	case e.Annotations["audit.k8s.io/truncated"] != "":
+		s.Unknown.Object = truncated
+	case !denied && out.isObject():
+		r.Kind, r.Object, s.Admitted = out.kind(), usher.RawObject(stored), true
+	default:
+		asSent(s, e, line, sent())
+	}
 	if operation == usher.Update && (before == nil || line.Subresource != "") {
 		s.Unknown.OldObject = noOld
 	} else if operation == usher.Update {
@@ -259,19 +274,14 @@ func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denie
 	return s
 }
 
-// complete adds the object of a creation or an update, as it came out of admission if that is known.
-func complete(s *impact.Subject, e *event, line *authz.Line, sent, out *head, denied bool) {
-	r := s.Request
-	switch {
-	case e.Annotations["audit.k8s.io/truncated"] != "":
-		s.Unknown.Object = truncated
-	case !denied && out.isObject():
-		r.Kind, r.Object, s.Admitted = out.kind(), usher.RawObject(withoutVersion(e.ResponseObject)), true
-	case sent.isObject() && line.Verb != "patch":
-		r.Kind, r.Object, s.Unknown.Defaults = sent.kind(), usher.RawObject(e.RequestObject), noDefaults
-	default:
-		r.Kind, s.Unknown.Object = sent.kind(), noObject
+// asSent adds the object of a creation or an update as it was sent, if the log has it.
+func asSent(s *impact.Subject, e *event, line *authz.Line, sent *head) {
+	s.Request.Kind = sent.kind()
+	if sent.isObject() && line.Verb != "patch" {
+		s.Request.Object, s.Unknown.Defaults = usher.RawObject(e.RequestObject), noDefaults
+		return
 	}
+	s.Unknown.Object = noObject
 }
 
 // deletion completes a deletion of what is remembered under a name.
@@ -282,17 +292,26 @@ func deletion(s *impact.Subject, before []byte) {
 	case before == nil:
 		s.Unknown.Object = noDeleted
 	default:
-		h := headOf(before)
+		h, _ := objectOf(before)
 		s.Request.Kind, s.Request.OldObject = h.kind(), usher.RawObject(before)
 	}
 }
 
-func headOf(object []byte) head {
-	var h head
-	if len(object) == 0 || !bytes.HasPrefix(bytes.TrimSpace(object), []byte("{")) || json.Unmarshal(object, &h) != nil {
-		return head{}
+// objectOf returns what an object has in common with others, and the object without the version that it got when it
+// was stored.
+func objectOf(object []byte) (h head, unstored []byte) {
+	var tree, metadata map[string]json.RawMessage
+	read := func(key string, into any) bool { return tree[key] == nil || json.Unmarshal(tree[key], into) == nil }
+	if !bytes.HasPrefix(bytes.TrimSpace(object), []byte("{")) || json.Unmarshal(object, &tree) != nil ||
+		!read("apiVersion", &h.APIVersion) || !read("kind", &h.Kind) || !read("metadata", &h.Metadata) {
+		return head{}, object
 	}
-	return h
+	if h.Metadata.ResourceVersion == "" || json.Unmarshal(tree["metadata"], &metadata) != nil {
+		return h, object
+	}
+	delete(metadata, "resourceVersion")
+	tree["metadata"] = join(metadata)
+	return h, join(tree)
 }
 
 // isObject reports whether it is that of an object of a cluster.
@@ -304,23 +323,19 @@ func (h *head) kind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
 }
 
-// withoutVersion returns an object without the version that it got when it was stored.
-func withoutVersion(object []byte) []byte {
-	var tree map[string]json.RawMessage
-	if json.Unmarshal(object, &tree) != nil {
-		return object
+// join returns an object with fields, each of which was decoded.
+func join(fields map[string]json.RawMessage) []byte {
+	size := 2
+	for key, value := range fields {
+		size += len(key) + len(value) + 4
 	}
-	var metadata map[string]json.RawMessage
-	if json.Unmarshal(tree["metadata"], &metadata) != nil || metadata["resourceVersion"] == nil {
-		return object
+	text := append(make([]byte, 0, size), '{')
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		name, _ := json.Marshal(key)
+		text = append(append(append(text, name...), ':'), fields[key]...)
 	}
-	delete(metadata, "resourceVersion")
-	tree["metadata"] = encode(metadata)
-	return encode(tree)
-}
-
-func encode(of map[string]json.RawMessage) []byte {
-	// What was decoded can be encoded.
-	text, _ := json.Marshal(of)
-	return text
+	return append(text, '}')
 }

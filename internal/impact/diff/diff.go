@@ -80,6 +80,9 @@ func (e *Effect) add(d *usher.Decision) {
 	e.patch = append(e.patch, d.Patch...)
 	for i := range d.Findings {
 		f := &d.Findings[i]
+		if f.Outcome == usher.Passed && len(f.Checks)+len(f.Patch) == 0 && f.Message == "" && f.Failure() == nil {
+			continue
+		}
 		says := e.said[f.Policy]
 		if says == nil {
 			says = &saying{}
