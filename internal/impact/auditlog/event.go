@@ -229,13 +229,7 @@ func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denie
 	})
 	r := &usher.Request{
 		Phase: usher.Mutate, Operation: operation, Resource: schema.GroupVersionResource{Group: line.Group, Version: line.Version, Resource: line.Resource},
-		Subresource: line.Subresource, Namespace: line.Namespace, Name: line.Name, DryRun: strings.Contains(e.RequestURI, "dryRun=All"),
-	}
-	if r.Name == "" && e.ObjectReference != nil {
-		r.Name = e.ObjectReference.Name
-	}
-	if r.Name = cmp.Or(r.Name, out.Metadata.Name); r.Name == "" {
-		r.Name = sent().Metadata.Name
+		Subresource: line.Subresource, Namespace: line.Namespace, Name: nameOf(e, line, &out, sent), DryRun: strings.Contains(e.RequestURI, "dryRun=All"),
 	}
 	if r.Resource.Group == "" && r.Resource.Resource == "namespaces" {
 		r.Namespace = r.Name
@@ -272,6 +266,18 @@ func (l *Log) write(e *event, line *authz.Line, operation usher.Operation, denie
 		l.objects.keep(key, e.ResponseObject)
 	}
 	return s
+}
+
+// nameOf returns the name of the object that a write is for.
+func nameOf(e *event, line *authz.Line, out *head, sent func() *head) string {
+	name := line.Name
+	if e.ObjectReference != nil {
+		name = cmp.Or(name, e.ObjectReference.Name)
+	}
+	if name = cmp.Or(name, out.Metadata.Name); name == "" {
+		name = sent().Metadata.Name
+	}
+	return name
 }
 
 // asSent adds the object of a creation or an update as it was sent, if the log has it.
