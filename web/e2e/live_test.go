@@ -252,7 +252,13 @@ func TestNothingMovesWhileOneReads(t *testing.T) {
 // TestTenThousandRows has the page usable with as many violations as an audit lists, and few of them in the document.
 func TestTenThousandRows(t *testing.T) {
 	c := full()
-	c.set("violations", violationsOf(10_000))
+	answer, shown := violationsOf(10_000), make(chan struct{})
+	c.set("violations", func(body object) any {
+		if body["continue"] != nil {
+			<-shown
+		}
+		return answer(body)
+	})
 	s := behind(t, c)
 	p := browser(t, 1280, 2000, "light")
 	p.visit(s, "policies")
@@ -260,6 +266,10 @@ func TestTenThousandRows(t *testing.T) {
 	t.Logf("policies after %s ms", p.eval(`Math.round(performance.now())`))
 	start := time.Now()
 	p.turn("violations")
+	p.says(".counts", "reading more")
+	p.within(5*time.Second, `document.querySelectorAll(".row-line").length > 20`)
+	t.Logf("first rows after %v", time.Since(start).Round(time.Millisecond))
+	close(shown)
 	p.says(".counts", "10\u202f000")
 	t.Logf("10,000 rows after %v", time.Since(start).Round(time.Millisecond))
 	for _, at := range []int{0, 100_000, 250_000, 359_000} {

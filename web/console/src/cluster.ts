@@ -246,7 +246,8 @@ export interface Loaded<T> {
 
 export const nothing = { data: null, error: "", loading: true };
 
-export type Ask<T> = (signal: AbortSignal) => Promise<T>;
+/** Ask asks for something. It may say what there is so far. */
+export type Ask<T> = (signal: AbortSignal, soFar: (data: T) => void) => Promise<T>;
 
 export const policiesOf = (namespace: string): Ask<Policies> => (signal) => post<Policies>("live/policies", { namespace }, signal);
 export const policyOf = (ref: Ref): Ask<Policy> => (signal) => post<Policy>("live/policy", { ref }, signal);
@@ -258,6 +259,8 @@ export interface All {
   missing: Gap[];
   /** more says that there are more than this page shows. */
   more: boolean;
+  /** reading says that the rest is being read. */
+  reading: boolean;
   at: Date;
 }
 
@@ -267,9 +270,9 @@ const most = 10_000;
 /** violationsOf follows the pages of a list, and begins again when what they are of has changed. */
 export const violationsOf =
   (namespace: string): Ask<All> =>
-  async (signal) => {
+  async (signal, soFar) => {
     for (let tries = 0; tries < 5; tries++) {
-      const all: All = { items: [], summary: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 }, kinds: [], missing: [], more: false, at: new Date() };
+      const all: All = { items: [], summary: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 }, kinds: [], missing: [], more: false, reading: true, at: new Date() };
       let next = "";
       let again = false;
       do {
@@ -282,9 +285,14 @@ export const violationsOf =
           all.summary[key] += page.summary?.[key] ?? 0;
         }
         next = page.continue;
+        // Showing all of each answer would take longer than reading them.
+        if (next !== "" && !again && all.items.length === page.items.length) {
+          soFar({ ...all });
+        }
       } while (next !== "" && !again && all.items.length < most);
       if (!again) {
         all.more = next !== "";
+        all.reading = false;
         return all;
       }
     }

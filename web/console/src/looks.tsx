@@ -26,7 +26,12 @@ export function useAsk<T>(key: string, ask: Ask<T>): Loaded<T> & { at: Date | nu
     const abort = new AbortController();
     const before = (kept.get(key)?.data as T | undefined) ?? null;
     setState({ data: before, error: "", loading: true, key });
-    ask(abort.signal).then(
+    const soFar = (data: T) => {
+      if (before === null && !abort.signal.aborted) {
+        setState({ data, error: "", loading: true, key });
+      }
+    };
+    ask(abort.signal, soFar).then(
       (data) => {
         if (abort.signal.aborted) {
           return;

@@ -170,13 +170,13 @@ function asked(namespace: string, policies: string[]): string {
 
 const quotedWord = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
-function Export({ items }: { items: Violation[] }) {
+function Export({ items, reading }: { items: Violation[]; reading: boolean }) {
   return (
     <div class="export" role="group" aria-label={`Export of ${items.length} rows`}>
-      <button type="button" id="export-csv" disabled={items.length === 0} onClick={() => download("violations.csv", csv(items), "text/csv")}>
+      <button type="button" id="export-csv" disabled={items.length === 0 || reading} onClick={() => download("violations.csv", csv(items), "text/csv")}>
         <Icon name="import" /> CSV
       </button>
-      <button type="button" id="export-json" disabled={items.length === 0} onClick={() => download("violations.json", JSON.stringify(items, null, 2) + "\n", "application/json")}>
+      <button type="button" id="export-json" disabled={items.length === 0 || reading} onClick={() => download("violations.json", JSON.stringify(items, null, 2) + "\n", "application/json")}>
         JSON
       </button>
     </div>
@@ -189,9 +189,10 @@ function Counts({ all, shown }: { all: All; shown: number }) {
     <p class="counts">
       <span>
         <b>{count(shown)}</b> of {count(all.items.length)}
-        {all.more ? " read" : ""}
+        {all.more || all.reading ? " read" : ""}
       </span>
       <span class="quiet">{count(all.summary.pass)} pass</span>
+      {all.reading ? <span class="quiet">reading more …</span> : null}
       {all.more ? <span class="state warned">there are more: choose a namespace</span> : null}
       {reading.length > 0 ? <span class="state warned" title={reading.map((k) => `${k.resource}${k.error ? ": " + k.error : ""}`).join("\n")}>not complete: {reading.length === 1 ? reading[0]!.resource : `${reading.length} kinds`}</span> : null}
     </p>
@@ -276,7 +277,7 @@ export function ViolationsView() {
               <div class="subbar">
                 <Counts all={data} shown={selected.length} />
                 <Chosen facets={facets} />
-                <Export items={selected} />
+                <Export items={selected} reading={data.reading} />
               </div>
             ) : null}
             {items.length === 0 ? (

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// mostItems and longestReading end an answer: the page asks for the next one.
+	// mostItems and longestReading end an answer: the page asks for the next one. The first answer ends with the first
+	// results, which the page shows while it reads the others.
 	mostItems      = 2000
 	longestReading = 4 * time.Second
 )
@@ -123,7 +124,7 @@ func (v *Violations) read(ctx context.Context, results *served.Results, r *repli
 			return err
 		}
 		v.add(&page, in.Policy)
-		if v.Continue = page.Metadata.Continue; v.Continue == "" || len(v.Items) >= mostItems || time.Now().After(until) {
+		if v.Continue = page.Metadata.Continue; v.Continue == "" || len(v.Items) >= mostItems || in.Continue == "" && len(v.Items) > 0 || time.Now().After(until) {
 			return nil
 		}
 	}
