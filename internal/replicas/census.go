@@ -35,6 +35,9 @@ type Census struct {
 	// Deposed is the identity of a replica that has not written its Lease for some time already when it
 	// is first seen; empty if there is none.
 	Deposed string
+	// Dated says that a Lease which is seen for the first time is as old as it says. Without it, it counts as
+	// written when it is seen, which no clocks that differ can spoil.
+	Dated bool
 
 	mu   sync.Mutex
 	seen map[string]sighting
@@ -61,6 +64,12 @@ func (c *Census) Update(leases []coordinationv1.Lease, own string, now time.Time
 			peer.seen = known.at
 		case !ok && c.Deposed != "" && peer.Identity == c.Deposed:
 			peer.seen = now.Add(-Expiry - 1)
+		case !ok && c.Dated && peer.Renewed.Before(now):
+			// A replica whose clock is slow is alive again with its next renewal.
+			peer.seen = peer.Renewed
+			if oldest := now.Add(-Expiry - 1); peer.seen.Before(oldest) {
+				peer.seen = oldest
+			}
 		default:
 			peer.seen = now
 		}

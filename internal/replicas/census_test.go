@@ -48,6 +48,30 @@ func TestCensus(t *testing.T) {
 }
 
 // TestLeaseNames: identities that differ have Leases with valid names that differ.
+// TestDeadReplicasAreNotAwaited: to a new leader, a replica is dead whose Lease had expired before.
+func TestDeadReplicasAreNotAwaited(t *testing.T) {
+	t.Parallel()
+	const began = 100_000
+	census := replicas.Census{Dated: true}
+	dead, slow := lease("dead", began-3600), lease("slow", began-3600)
+	for _, step := range []struct {
+		at     int
+		leases []coordinationv1.Lease
+		want   []string
+	}{
+		{0, []coordinationv1.Lease{dead, lease("fast", began+60), lease("late", began-20), slow}, []string{"dead false", "fast true", "late true", "slow false"}},
+		{11, []coordinationv1.Lease{dead, lease("fast", began+70), lease("late", began-20), lease("slow", began-3590)}, []string{"dead false", "fast true", "late false", "slow true"}},
+	} {
+		var got []string
+		for _, p := range census.Update(step.leases, replicas.LeaseName("own"), time.Unix(int64(began+step.at), 0)) {
+			got = append(got, fmt.Sprint(p.Identity, " ", p.Live))
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("after %d s (-want +got):\n%s", step.at, diff)
+		}
+	}
+}
+
 func TestLeaseNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
