@@ -105,7 +105,9 @@ type Term struct {
 }
 
 // Term begins a term. The replica that led before counts as dead until it renews its own Lease.
-func (r *Registry) Term() *Term { return &Term{registry: r, census: Census{Deposed: r.deposed(), Dated: true}} }
+func (r *Registry) Term() *Term {
+	return &Term{registry: r, census: Census{Deposed: r.deposed(), Dated: true}}
+}
 
 // Peers returns the other replicas, and deletes the Leases of those that have been dead for long. Removed
 // says that somebody has deleted the Lease of this replica, which makes another one.

@@ -36,7 +36,7 @@ func (l *leader) tell(ctx context.Context, v *view, now time.Time) {
 			continue
 		}
 		f := failing[p.UID]
-		if f != nil && f.Generation != p.InForce() {
+		if f != nil && (f.Generation != p.InForce() || f.Count == 0) {
 			f = nil
 		}
 		told, seen := l.working[p.UID]

@@ -141,13 +141,16 @@ func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 	if w.working == nil {
 		return
 	}
-	noted := working{at: now}
-	if w.failure != nil {
-		noted.count = w.failure.Count
+	noted := working{at: now, failed: l.working[w.policy.UID].failed}
+	if w.working.Status == metav1.ConditionFalse {
+		noted.count, noted.failed = w.failure.Count, w.working.ObservedGeneration
 	}
 	l.working[w.policy.UID] = noted
-	if w.working.Reason != v1alpha1.ReasonEdited {
+	switch w.working.Status {
+	case metav1.ConditionFalse:
 		l.announce(ctx, w.policy, w.working, w.failure)
+	case metav1.ConditionTrue:
+		l.announce(ctx, w.policy, w.working, nil)
 	}
 }
 

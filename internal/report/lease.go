@@ -127,7 +127,7 @@ func Tell(leases []coordinationv1.Lease, p *rule.State) []Told {
 			told[i].Renewed = renewed.Time
 		}
 		failures := parseFailures(leases[i].Annotations[FailingAnnotation])
-		if n := slices.IndexFunc(failures, func(f rule.Failure) bool { return f.UID == p.UID }); n >= 0 {
+		if n := slices.IndexFunc(failures, func(f rule.Failure) bool { return f.UID == p.UID && f.Count > 0 }); n >= 0 {
 			told[i].Failure = &failures[n]
 		}
 	}

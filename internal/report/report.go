@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -45,6 +46,8 @@ type Options struct {
 	// Failing returns which policies fail at this replica; nil means none. Call [Reporter.Failed]
 	// when there is a new one.
 	Failing func() []rule.Failure
+	// Await has Failing return a policy, too, once a request has met the version of it that is in force; nil means nothing.
+	Await func(usher.PolicyRef)
 	// Exemptions returns the exemptions in force at this replica, with their uses; nil means none.
 	Exemptions func() []rule.ExemptionState
 	// Candidates returns the candidates that this replica evaluates, with what it has counted; nil means none.

@@ -38,6 +38,8 @@ const (
 type working struct {
 	at    time.Time
 	count int64
+	// failed is the generation of which a failure was written last.
+	failed int64
 }
 
 // failing returns the failures of policies, as this replica and live others have seen them.
@@ -63,11 +65,11 @@ func (l *leader) failing() map[types.UID]*rule.Failure {
 func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 	known := all[f.UID]
 	switch {
-	case known == nil || known.Generation < f.Generation:
+	case known == nil || known.Generation < f.Generation || known.Generation == f.Generation && known.Count == 0 && (f.Count > 0 || f.Last.After(known.Last)):
 		one := *f
 		all[f.UID] = &one
 		return
-	case known.Generation > f.Generation:
+	case known.Generation > f.Generation, f.Count == 0:
 		return
 	}
 	known.Count += f.Count
@@ -80,26 +82,31 @@ func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 }
 
 // workingCondition returns the condition Working to write; nil means no change. A nil f means that
-// the policy does not fail.
+// no replica knows of a failure, nor whether a request has met the version.
 func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f *rule.Failure, now time.Time) *metav1.Condition {
 	old := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionWorking)
 	generation := p.InForce()
+	var met bool
 	if f != nil && f.Generation != generation {
 		f = nil
+	}
+	awaited := f != nil && f.Count == 0
+	if awaited {
+		f, met = nil, !f.Last.IsZero()
 	}
 	if generation < 0 || old == nil && f == nil {
 		return nil
 	}
 	c := &metav1.Condition{Type: v1alpha1.ConditionWorking, ObservedGeneration: generation}
 	same := old != nil && old.ObservedGeneration == generation
-	if f == nil && !same {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonEdited, "no rule of this version has failed"
-		return c
+	edited := !same || old.Status == metav1.ConditionUnknown
+	if f == nil && edited {
+		return l.editedCondition(c, old, p, knowledge{awaited: awaited, met: met}, now)
 	}
 	written, seen := l.working[p.UID]
 	since := now.Sub(written.at)
 	broken := same && old.Status == metav1.ConditionFalse
-	if same && seen && since < workingGap {
+	if same && seen && since < workingGap && (f == nil || written.failed == generation) {
 		return nil
 	}
 	if f == nil {
@@ -112,6 +119,36 @@ func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f 
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonRuleFails, short(failureText(f))
 	if broken && (l.wasWritten(p.UID, f, since) || old.Message == c.Message) {
+		return nil
+	}
+	return c
+}
+
+// A knowledge is what replicas know of a version that has not failed: that requests of it are awaited, and that one has
+// met it.
+type knowledge struct{ awaited, met bool }
+
+// editedCondition returns the condition of a version that has not failed, when one before it has. It is Unknown until
+// a request has met this one.
+func (l *leader) editedCondition(c, old *metav1.Condition, p *rule.State, k knowledge, now time.Time) *metav1.Condition {
+	written, seen := l.working[p.UID]
+	since := old.LastTransitionTime.Time
+	if seen {
+		since = written.at
+	}
+	switch {
+	case k.met:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonRecovered, "requests have met this version, and no rule of it has failed"
+	case old.ObservedGeneration != c.ObservedGeneration:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonEdited
+		c.Message = fmt.Sprintf("an older version has failed; no request has met generation %d, in force since %s: the next one that it is about shows whether it works",
+			c.ObservedGeneration, now.UTC().Format(time.RFC3339))
+	case !k.awaited && now.Sub(since) >= failureKept:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonRecovered, "no rule of this version has been seen to fail for long"
+	default:
+		if !k.awaited && l.options.Await != nil {
+			l.options.Await(p.Policy)
+		}
 		return nil
 	}
 	return c
@@ -155,7 +192,7 @@ func parseFailures(text string) []rule.Failure {
 		return nil
 	}
 	failures = failures[:min(len(failures), mostFailures)]
-	return slices.DeleteFunc(failures, func(f rule.Failure) bool { return f.UID == "" || f.Count <= 0 })
+	return slices.DeleteFunc(failures, func(f rule.Failure) bool { return f.UID == "" || f.Count < 0 })
 }
 
 // mostPublished returns the failures that a replica publishes. Without too many of them that is all.

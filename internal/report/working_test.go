@@ -101,10 +101,26 @@ func TestWorking(t *testing.T) {
 		c.fail(r, "one")
 		r.Observe(good(2))
 		time.Sleep(5 * time.Second)
-		c.wantWorking("it was edited: at once", "True Edited 2: no rule of this version has failed | ")
+		edited := "Unknown Edited 2: an older version has failed; no request has met generation 2, in force since 2000-01-01T00:02:45Z: the next one that it is about shows whether it works | "
+		c.wantWorking("it was edited: at once", edited)
 		c.fail(r, "one", failure(1, 9, since))
 		time.Sleep(70 * time.Second)
-		c.wantWorking("the version before still fails somewhere", "True Edited 2: no rule of this version has failed | ")
+		c.wantWorking("the version before still fails somewhere, and nobody asks for this one", edited)
+		c.fail(r, "one", failure(2, 1, since))
+		time.Sleep(2 * time.Second)
+		c.wantWorking("it fails as the one before did: at once", "False RuleFails 2: "+failsOnce+" | "+failsOnce)
+		c.fail(r, "one", rule.Failure{UID: "u", Generation: 3})
+		r.Observe(good(3))
+		time.Sleep(5 * time.Second)
+		if got := c.working(); !strings.HasPrefix(got, "Unknown Edited 3") {
+			t.Errorf("it was edited again: Working is %s", got)
+		}
+		c.fail(r, "one", rule.Failure{UID: "u", Generation: 3, Last: time.Now()})
+		time.Sleep(2 * time.Second)
+		c.wantWorking("a request has met it: at once", "True Recovered 3: requests have met this version, and no rule of it has failed | ")
+		c.fail(r, "one", failure(3, 1, since))
+		time.Sleep(2 * time.Second)
+		c.wantWorking("its first failure: at once", "False RuleFails 3: "+failsOnce+" | "+failsOnce)
 	})
 }
 
@@ -224,6 +240,8 @@ func TestWorkingIsRarelyWritten(t *testing.T) {
 	enforced := report.Term(t.Context(), v1alpha1.PolicyStatus{}, state, begin, 1, func(int) []rule.Failure { return nil })[0]
 	failing := report.Term(t.Context(), enforced, state, begin, 1, func(int) []rule.Failure { return []rule.Failure{failure(1, 1, begin)} })[0]
 	failing.Conditions[2].LastTransitionTime = metav1.NewTime(begin)
+	awaited := *failing.DeepCopy()
+	awaited.LastError, awaited.Conditions[2].Status, awaited.Conditions[2].Reason, awaited.Conditions[2].Message = "", metav1.ConditionUnknown, v1alpha1.ReasonEdited, "awaited"
 	for _, test := range []struct {
 		known    v1alpha1.PolicyStatus
 		minutes  int
@@ -243,6 +261,13 @@ func TestWorkingIsRarelyWritten(t *testing.T) {
 		{failing, 5, func(s int) []rule.Failure {
 			return []rule.Failure{failure(1, 1, begin)}[:1-min(s/100, 1)]
 		}, 1, 1, "True", "a new leader sees it fail, and then no more"},
+		{failing, 1, func(s int) []rule.Failure { return []rule.Failure{failure(1, int64(s+1), begin)} }, 1, 1, "False", "a new leader sees it fail"},
+		{awaited, 130, func(int) []rule.Failure { return []rule.Failure{{UID: "u", Generation: 1}} }, 0, 0, "", "an edited version that no request meets"},
+		{awaited, 59, func(int) []rule.Failure { return nil }, 0, 0, "", "no replica knows whether a request has met it"},
+		{awaited, 61, func(int) []rule.Failure { return nil }, 1, 1, "True", "and nothing has been heard for an hour"},
+		{awaited, 10, func(s int) []rule.Failure {
+			return []rule.Failure{failure(1, int64(s%2*s), begin)}
+		}, 3, 12, "", "it fails and works in turn, after an edit"},
 	} {
 		written := report.Term(t.Context(), test.known, state, begin.Add(time.Second), 60*test.minutes, test.failing)
 		if len(written) < test.min || len(written) > test.max {

@@ -23,7 +23,8 @@ type Failure struct {
 	Part    string `json:"part,omitempty"`
 	Error   string `json:"error"`
 	Example string `json:"example"`
-	// Count is how often rules of the policy have failed from Since to Last.
+	// Count is how often rules of the policy have failed from Since to Last. It is 0 if it was the version before that
+	// failed: Last is then when a request met this one first, and zero until that.
 	Count int64     `json:"count"`
 	Since time.Time `json:"since"`
 	Last  time.Time `json:"last"`

@@ -71,7 +71,7 @@ func newClusterRuntime(c Config, keys probe.Keys, all counted, count func(probe.
 	})
 	o := report.Options{
 		Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Replicas: m.replicas,
-		Failing: m.failing.Failures, Exemptions: all.exemptions, Candidates: all.candidates, Log: c.Log,
+		Failing: m.failing.Failures, Await: m.failing.Await, Exemptions: all.exemptions, Candidates: all.candidates, Log: c.Log,
 	}
 	if m.prober = m.newProber(c, keys, count); m.prober != nil {
 		o.Verify = m.verify

@@ -52,9 +52,9 @@ func TestARuleThatFailsIsTold(t *testing.T) {
 	if _, err := r.apply(testContext(t), needsTeam(t, namespace, `object.kind == "ConfigMap"`)); err != nil {
 		t.Fatal(err)
 	}
-	edited := r.awaitCondition(t, policy, "Working", "True")
+	edited := r.awaitCondition(t, policy, "Working", "Unknown")
 	if reason, _ := condition(edited, "Working"); reason != "Edited" {
-		t.Errorf("Working is True with %s after an edit, want Edited", reason)
+		t.Errorf("Working is Unknown with %s after an edit, want Edited", reason)
 	}
 	if problem, _, _ := unstructured.NestedString(edited.Object, "status", "lastError"); problem != "" {
 		t.Errorf("lastError is %q after an edit", problem)

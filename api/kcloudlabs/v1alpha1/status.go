@@ -57,8 +57,9 @@ const (
 	// ConditionProven: the writer of the policy is known to have had the right to write it.
 	// Only kinds that need a proof have it.
 	ConditionProven = "Proven"
-	// ConditionWorking: False while a rule of the policy fails on requests, and True when it works
-	// again or has been edited. It is absent until a rule fails.
+	// ConditionWorking: False while a rule of the policy fails on requests, True when it works
+	// again, and Unknown when the policy was edited and no request has met the new version. It is absent until a
+	// rule fails.
 	ConditionWorking = "Working"
 )
 
@@ -119,9 +120,9 @@ const (
 	ReasonLastGoodVersion = "LastGoodVersion"
 	// ReasonRuleFails: a rule of the version in force fails on requests.
 	ReasonRuleFails = "RuleFails"
-	// ReasonRecovered: the failed rules have worked since, or have not failed for an hour.
+	// ReasonRecovered: the failed rules, or those of a newer version, have worked since, or have not failed for an hour.
 	ReasonRecovered = "Recovered"
-	// ReasonEdited: rules of an older version failed, but none of this one has.
+	// ReasonEdited: rules of an older version failed, and no request has met this one yet.
 	ReasonEdited = "Edited"
 	// ReasonReplicasDiffer: the newest version does not compile, and replicas enforce different
 	// older ones.

@@ -40,7 +40,7 @@ const (
 
 // A Tracker records failures. It is safe for concurrent use. Use [New].
 type Tracker struct {
-	// started is called when a policy begins to fail.
+	// started is called when a policy begins to fail, or an edited one is evaluated first.
 	started func()
 
 	// failing is replaced as a whole, under mu; entries are shared.
@@ -55,7 +55,7 @@ type version struct {
 	generation int64
 }
 
-// An entry is a policy that fails.
+// An entry is a policy that fails, or failed before it was edited.
 type entry struct {
 	version version
 
@@ -67,7 +67,7 @@ type entry struct {
 }
 
 // New returns a tracker without policies. It calls started, if not nil, whenever a policy begins to
-// fail.
+// fail, and when a request first meets a version whose predecessor failed.
 func New(started func()) *Tracker {
 	if started == nil {
 		started = func() {}
@@ -77,8 +77,8 @@ func New(started func()) *Tracker {
 	return t
 }
 
-// Keep sets the policies in force. It drops failures of others, and of other versions. It does not
-// record policies from files, which have no UID.
+// Keep sets the policies in force. It drops failures of others. Of those that have another version now, it records when
+// a request meets that. It does not record policies from files, which have no UID.
 func (t *Tracker) Keep(states []rule.State) {
 	current := make(map[usher.PolicyRef]version, len(states))
 	for i := range states {
@@ -89,7 +89,22 @@ func (t *Tracker) Keep(states []rule.State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.current = current
-	t.drop(func(policy usher.PolicyRef, e *entry) bool { return current[policy] != e.version })
+	t.drop(func(policy usher.PolicyRef, e *entry) bool { return current[policy].uid != e.version.uid })
+	next := maps.Clone(*t.failing.Load())
+	for policy, e := range next {
+		if v := current[policy]; v != e.version {
+			next[policy] = awaited(v)
+		}
+	}
+	t.failing.Store(&next)
+}
+
+// Await has a policy recorded when a request first meets the version in force.
+func (t *Tracker) Await(policy usher.PolicyRef) { t.begin(policy) }
+
+// awaited returns the entry of a version that no request has met.
+func awaited(v version) *entry {
+	return &entry{version: v, failure: rule.Failure{UID: v.uid, Generation: v.generation}}
 }
 
 // drop forgets entries. It is called under mu.
@@ -139,7 +154,9 @@ func (t *Tracker) see(r *usher.Request, f *usher.Finding, secret bool) {
 			t.started()
 		}
 	case e != nil:
-		e.work(f.Rule, time.Now())
+		if e.work(f.Rule, time.Now()) {
+			t.started()
+		}
 	}
 }
 
@@ -156,7 +173,7 @@ func (t *Tracker) begin(policy usher.PolicyRef) *entry {
 		return nil
 	}
 	next := maps.Clone(known)
-	next[policy] = &entry{version: v}
+	next[policy] = awaited(v)
 	t.failing.Store(&next)
 	return next[policy]
 }
@@ -194,12 +211,16 @@ func part(f *usher.Finding) (name string, ignored bool) {
 	return name, f.Ignored || len(c.Actions) == 0
 }
 
-func (e *entry) work(rule string, now time.Time) {
+// work reports whether this is the first request that met the version, and its rules worked.
+func (e *entry) work(rule string, now time.Time) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.failure.Rule == rule && e.works.IsZero() {
+	if first = e.failure.Count == 0 && e.failure.Last.IsZero(); first {
+		e.failure.Last = now
+	} else if e.failure.Count > 0 && e.failure.Rule == rule && e.works.IsZero() {
 		e.works = now
 	}
+	return first
 }
 
 // over reports whether the policy works again, as far as known.
@@ -207,11 +228,11 @@ func (e *entry) over(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	silent := now.Sub(e.failure.Last)
-	return e.failure.Count > 0 && (silent >= forgetAfter || !e.works.IsZero() && silent >= recoverAfter)
+	return !e.failure.Last.IsZero() && (silent >= forgetAfter || !e.works.IsZero() && silent >= recoverAfter)
 }
 
-// Failures returns the policies that fail, those that have failed for the longest first, and drops
-// those that work again.
+// Failures returns the policies that fail, those that have failed for the longest first, and then those that did
+// before they were edited. It drops those that work again.
 func (t *Tracker) Failures() []rule.Failure {
 	now := time.Now()
 	if len(*t.failing.Load()) > 0 {
@@ -222,19 +243,23 @@ func (t *Tracker) Failures() []rule.Failure {
 	var failures []rule.Failure
 	for _, e := range *t.failing.Load() {
 		e.mu.Lock()
-		if e.failure.Count > 0 {
-			failures = append(failures, e.failure)
-		}
+		failures = append(failures, e.failure)
 		e.mu.Unlock()
 	}
 	slices.SortFunc(failures, func(a, b rule.Failure) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(-cmp.Compare(min(a.Count, 1), min(b.Count, 1)), a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 	})
 	return failures
 }
 
 // Count returns how many policies fail.
-func (t *Tracker) Count() int { return len(t.Failures()) }
+func (t *Tracker) Count() int {
+	failures := t.Failures()
+	if n := slices.IndexFunc(failures, func(f rule.Failure) bool { return f.Count == 0 }); n >= 0 {
+		return n
+	}
+	return len(failures)
+}
 
 // example names the object of a request, without its content.
 func example(r *usher.Request) string {

@@ -143,9 +143,26 @@ func TestRecovery(t *testing.T) {
 		step(1, "another policy has changed")
 		tracker.Keep([]rule.State{inForce(team, 4)})
 		step(0, "it has been edited")
+		if fs := tracker.Failures(); len(fs) != 1 || fs[0].Generation != 4 || !fs[0].Last.IsZero() || began != 2 {
+			t.Errorf("it has been edited: %v, began %d times, want a version that no request has met", fs, began)
+		}
+		decide(t, tracker, pod(), other)
+		decide(t, tracker, pod(), passed)
+		if fs := tracker.Failures(); len(fs) != 1 || fs[0].Count != 0 || !fs[0].Last.Equal(time.Now()) || began != 3 {
+			t.Errorf("a request has met it: %v, began %d times, want a time, told once", fs, began)
+		}
 		decide(t, tracker, pod(), failed(errors.New("x")))
+		step(1, "the edited one fails, too")
 		time.Sleep(time.Hour)
 		step(0, "nothing has been heard for an hour")
+		tracker.Await(team)
+		if fs := tracker.Failures(); len(fs) != 1 || fs[0].Count != 0 || fs[0].Generation != 4 {
+			t.Errorf("requests are awaited: %v", fs)
+		}
+		tracker.Keep(nil)
+		if fs := tracker.Failures(); len(fs) > 0 {
+			t.Errorf("the policy is gone: %v", fs)
+		}
 	})
 }
 
