@@ -48,6 +48,8 @@ type kept struct {
 	// text has the texts of the request, ends where each of them ends.
 	text  []byte
 	rules []keptRule
+	// slowest is the rule that took the longest; nil if none was slow.
+	slowest *keptSlow
 	// names are the validations and exemptions of the rules.
 	names   []unique.Handle[string]
 	ends    [texts]uint16
@@ -94,8 +96,14 @@ type keptShort struct {
 	buffer [184]byte
 }
 
+// A keptSlow is a rule that took long.
+type keptSlow struct {
+	rule unique.Handle[ruleRef]
+	took time.Duration
+}
+
 // What a kept takes of memory, with its slot.
-const sizeOfKept, sizeOfRule, sizeOfName = 144, 16, 8
+const sizeOfKept, sizeOfRule, sizeOfName, sizeOfSlow = 152, 16, 8, 16
 
 // size returns what the kept takes of memory, without the names of policies, which all have in
 // common; 0 for nil.
@@ -103,7 +111,11 @@ func (k *kept) size() int64 {
 	if k == nil {
 		return 0
 	}
-	return int64(sizeOfKept + cap(k.text) + sizeOfRule*cap(k.rules) + sizeOfName*cap(k.names))
+	size := int64(sizeOfKept + cap(k.text) + sizeOfRule*cap(k.rules) + sizeOfName*cap(k.names))
+	if k.slowest != nil {
+		size += sizeOfSlow
+	}
+	return size
 }
 
 // The words of phases, verdicts and outcomes, of which a kept has the index. The last ones are those
@@ -152,6 +164,9 @@ func keepAny(r *usher.Request, d *usher.Decision, err error, start time.Time) *k
 	k.at, k.took, k.code, k.verdict = start.UnixNano(), int64(time.Since(start)), int16(d.Code), verdictOf(d, err)
 	k.phase, k.flags = indexOf(phases, string(r.Phase)), flagsOf(r, d)
 	k.addRules(d.Findings)
+	if k.took >= int64(SlowRule) {
+		k.addSlowest(d.Findings)
+	}
 	return k
 }
 
@@ -241,6 +256,19 @@ func (k *kept) addRules(findings []usher.Finding) {
 	}
 }
 
+// addSlowest adds the rule that took the longest.
+func (k *kept) addSlowest(findings []usher.Finding) {
+	var slowest *usher.Finding
+	for i := range findings {
+		if f := &findings[i]; f.Took >= SlowRule && f.Policy != (usher.PolicyRef{}) && (slowest == nil || f.Took > slowest.Took) {
+			slowest = f
+		}
+	}
+	if slowest != nil {
+		k.slowest = &keptSlow{unique.Make(refOf(slowest)), slowest.Took}
+	}
+}
+
 // differs reports whether a rule made a difference.
 func differs(f *usher.Finding) bool {
 	quiet := f.Outcome == usher.Passed || f.Outcome == usher.Skipped
@@ -271,10 +299,7 @@ func failsInPart(checks []usher.Check) bool {
 }
 
 func (k *kept) addRule(f *usher.Finding) {
-	ref := ruleRef{
-		usher.PolicyRef{Kind: own(f.Policy.Kind), Namespace: own(f.Policy.Namespace), Name: own(f.Policy.Name)}, own(f.Rule),
-	}
-	r := keptRule{rule: unique.Make(ref), outcome: indexOf(outcomes, string(f.Outcome)), ignored: f.Ignored}
+	r := keptRule{rule: unique.Make(refOf(f)), outcome: indexOf(outcomes, string(f.Outcome)), ignored: f.Ignored}
 	for i := range f.Checks[:min(len(f.Checks), mostNames)] {
 		if check := f.Checks[i].Name; i == 0 || check != f.Checks[i-1].Name {
 			k.names = append(k.names, unique.Make(own(check)))
@@ -286,6 +311,11 @@ func (k *kept) addRule(f *usher.Finding) {
 		r.exemptions++
 	}
 	k.rules = append(k.rules, r)
+}
+
+// refOf names the rule of a finding.
+func refOf(f *usher.Finding) ruleRef {
+	return ruleRef{usher.PolicyRef{Kind: own(f.Policy.Kind), Namespace: own(f.Policy.Namespace), Name: own(f.Policy.Name)}, own(f.Rule)}
 }
 
 // own bounds a name of a policy.
@@ -309,6 +339,10 @@ func (k *kept) decision() *Decision {
 	}
 	if group := text(group); group != "" {
 		d.APIVersion = group + "/" + d.APIVersion
+	}
+	if s := k.slowest; s != nil {
+		ref := s.rule.Value()
+		d.Slowest = &SlowestRule{Policy: ref.policy, Rule: ref.rule, TookSeconds: s.took.Seconds()}
 	}
 	rules := k.rules
 	if k.differences != 0 {

@@ -35,6 +35,8 @@ type Decision struct {
 	// are.
 	Rules   []Rule `json:"rules,omitempty"`
 	Omitted int    `json:"omitted,omitempty"`
+	// Slowest is the rule that took the longest, whether or not it made a difference; nil if none took [SlowRule].
+	Slowest *SlowestRule `json:"slowest,omitempty"`
 	// Candidate is the policy candidate that would decide so, and Differences are how that differs from the
 	// policies in force, the worst first. Decisions that were made have neither.
 	Candidate   *usher.PolicyRef `json:"candidate,omitempty"`
@@ -72,6 +74,16 @@ func (d *Decision) JSON() ([]byte, error) {
 		d.line.Store(&line)
 	}
 	return line, err
+}
+
+// SlowRule is how long a rule takes at least that is named because of it.
+const SlowRule = 20 * time.Millisecond
+
+// A SlowestRule is the rule that took the longest of a decision.
+type SlowestRule struct {
+	Policy      usher.PolicyRef `json:"policy"`
+	Rule        string          `json:"rule"`
+	TookSeconds float64         `json:"tookSeconds"`
 }
 
 // A Rule is what one rule did.

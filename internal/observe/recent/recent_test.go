@@ -91,6 +91,35 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+// TestSlowest: of a decision that was slow, the rule is named that took the longest, also one that passed.
+func TestSlowest(t *testing.T) {
+	t.Parallel()
+	finding := func(name string, took time.Duration) usher.Finding {
+		return usher.Finding{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: name}, Rule: "spec.validations", Outcome: usher.Passed, Took: took}
+	}
+	r := &usher.Request{Phase: usher.Validate, Operation: usher.Create}
+	for _, row := range []struct {
+		reason   string
+		ago      time.Duration
+		findings []usher.Finding
+		want     string
+	}{
+		{"a decision that was not slow", 0, []usher.Finding{finding("a", time.Second)}, ""},
+		{"no rule was slow", time.Hour, []usher.Finding{finding("a", recent.SlowRule-1), {Took: time.Hour}}, ""},
+		{"several", time.Hour, []usher.Finding{finding("a", recent.SlowRule), finding("b", time.Minute), finding("c", time.Second)}, "ClusterObjectPolicy b spec.validations 60"},
+	} {
+		ring := &recent.Ring{}
+		ring.Add(r, &usher.Decision{Findings: row.findings}, nil, time.Now().Add(-row.ago))
+		got := ""
+		if s := last(t, ring).Slowest; s != nil {
+			got = fmt.Sprint(s.Policy, " ", s.Rule, " ", s.TookSeconds)
+		}
+		if got != row.want {
+			t.Errorf("%s: %q, want %q", row.reason, got, row.want)
+		}
+	}
+}
+
 // TestAccess: of requests to authorize those are kept about which a policy says something.
 func TestAccess(t *testing.T) {
 	t.Parallel()

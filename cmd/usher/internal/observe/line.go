@@ -23,6 +23,10 @@ type printer struct {
 	streams cli.Streams
 	palette cli.Palette
 	repeats repeats
+	// shown is what was printed last.
+	shown *repeat
+	// hinted says that it was said how to see messages.
+	hinted bool
 }
 
 // print prints an item: as JSON or as a line. Losses and notices are for people and, of losses, for
@@ -42,20 +46,39 @@ func (p *printer) print(i served.Item) error {
 		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %d decisions are lost: they were overwritten before they were read\n", printable.Line(i.Replica), i.Lost)
 		return err
 	}
-	before := p.repeats
-	again, n := p.repeats.add(p.key(i.Decision), i.Decision.Time)
-	if again {
-		return p.repeated(n)
-	}
-	ended := printer{streams: p.streams, palette: p.palette, repeats: before}
-	if err := ended.end(); err != nil {
+	key, title := p.repeatOf(i.Decision)
+	one, ended := p.repeats.add(key, title, i.Decision.Time)
+	if err := p.tell(ended...); err != nil {
 		return err
 	}
+	if one.n > 1 {
+		if one.n < one.due {
+			return nil
+		}
+		one.due *= 10
+		return p.tell(one)
+	}
+	if err := p.tell(p.shown); err != nil {
+		return err
+	}
+	p.shown = one
 	text := p.line(i)
 	if p.flags.explain {
 		text += p.explain(i)
 	}
-	_, err := io.WriteString(p.streams.Out, text)
+	if _, err := io.WriteString(p.streams.Out, text); err != nil {
+		return err
+	}
+	return p.hint(i.Decision)
+}
+
+// hint says once how to see messages, which replicas do not keep.
+func (p *printer) hint(d *recent.Decision) error {
+	if p.flags.explain || p.hinted || d.Verdict != string(usher.Deny) && !d.Failed {
+		return nil
+	}
+	p.hinted = true
+	_, err := fmt.Fprintln(p.streams.Err, "usher watch: replicas keep no messages: with --explain each decision has its rules, and the command that shows its messages")
 	return err
 }
 
@@ -89,10 +112,25 @@ func (p *printer) line(i served.Item) string {
 	} else if policies != "" {
 		parts = append(parts, policies)
 	}
+	if text := p.took(d); text != "" {
+		parts = append(parts, cli.Paint(p.palette.Yellow, text))
+	}
 	if i.Replicas > 1 {
 		parts = append(parts, cli.Paint(p.palette.Faint, "("+printable.Line(i.Replica)+")"))
 	}
 	return strings.Join(parts, " ") + "\n"
+}
+
+// took says how long a slow decision took, and which rule most of that.
+func (p *printer) took(d *recent.Decision) string {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Millisecond) }
+	switch s := d.Slowest; {
+	case s != nil:
+		return fmt.Sprintf("took %s, of which %s %s took %s", seconds(d.TookSeconds), printable.Line(s.Policy.String()), printable.Line(s.Rule), seconds(s.TookSeconds))
+	case p.flags.slower > 0 && d.Candidate == nil:
+		return fmt.Sprintf("took %s", seconds(d.TookSeconds))
+	}
+	return ""
 }
 
 func (p *printer) verdict(d *recent.Decision) (word, colour string) {

@@ -3,62 +3,94 @@ package observe
 import (
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
-// repeats are decisions that differ in their times and names of replicas alone, such as those about a
-// controller that tries again. The first one is printed, and then how many there are.
-type repeats struct {
-	key  string
-	n    int
-	last time.Time
+const (
+	// mostRepeats is how many different decisions are known, those that came last.
+	mostRepeats = 16
+	// repeatsWithin is how long after another decision one repeats it at the latest: controllers pause between
+	// attempts.
+	repeatsWithin = 20 * time.Minute
+)
+
+// generated is the end of a name that an API server made of a generateName.
+var generated = regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+
+// A repeat is decisions that differ in their times, names of replicas and generated names alone, such as those about
+// a controller that tries again. The first one is printed, and then how many there are.
+type repeat struct {
+	key, title string
+	n, told    int
+	last       time.Time
 	// due is the number at which it is printed while more of them come.
 	due int
 }
 
-// add reports whether the decision repeats the one before, and how many there are if that is to be printed now.
-func (r *repeats) add(key string, at time.Time) (again bool, n int) {
-	if key != r.key {
-		*r = repeats{key: key, n: 1, last: at, due: 10}
-		return false, 0
+// repeats are those that came last, the newest at the end.
+type repeats []*repeat
+
+// add counts a decision, and returns those that no decision can repeat any more.
+func (r *repeats) add(key, title string, at time.Time) (one *repeat, ended []*repeat) {
+	i := slices.IndexFunc(*r, func(known *repeat) bool { return known.key == key })
+	if i >= 0 {
+		one = (*r)[i]
+		*r = slices.Delete(*r, i, i+1)
+		if at.Sub(one.last) > repeatsWithin {
+			ended, one = append(ended, one), nil
+		}
 	}
-	r.n, r.last = r.n+1, at
-	if r.n < r.due {
-		return true, 0
+	if one == nil {
+		one = &repeat{key: key, title: title, told: 1, due: 10}
 	}
-	r.due *= 10
-	return true, r.n
+	one.n, one.last = one.n+1, at
+	if *r = append(*r, one); len(*r) > mostRepeats {
+		ended = append(ended, (*r)[0])
+		*r = slices.Delete(*r, 0, 1)
+	}
+	return one, ended
 }
 
-// rest returns how many there are, 0 if that has been printed.
-func (r *repeats) rest() int {
-	if r.n < 2 || r.n*10 == r.due {
-		return 0
-	}
-	return r.n
-}
-
-// key returns what decides whether a line repeats another one.
-func (p *printer) key(d *recent.Decision) string {
+// repeatOf returns what decides whether a line repeats another one, and how it is called.
+func (p *printer) repeatOf(d *recent.Decision) (key, title string) {
 	word, _ := p.verdict(d)
 	policies, _ := policiesOf(d)
-	return strings.Join([]string{word, d.Operation, what(d), d.User, strings.Join(marks(d), ","), policies}, "\x00")
-}
-
-// repeated prints how many decisions there are like the one that was printed.
-func (p *printer) repeated(n int) error {
-	if n == 0 {
-		return nil
+	about := what(d)
+	if d.Operation == "CREATE" {
+		about = generated.ReplaceAllString(about, "-*")
 	}
-	at := p.repeats.last.Local() //nolint:gosmopolitan // It is for the person at this terminal.
-	text := fmt.Sprintf("%s the same %d times so far", at.Format("15:04:05.000"), n)
-	_, err := io.WriteString(p.streams.Out, cli.Paint(p.palette.Faint, text)+"\n")
-	return err
+	user := printable.Line(d.User)
+	key = strings.Join([]string{word, d.Operation, about, user, strings.Join(marks(d), ","), policies}, "\x00")
+	return key, strings.Join([]string{word, printable.Line(d.Operation), about, user}, " ")
 }
 
-// end prints how often the last decision was repeated.
-func (p *printer) end() error { return p.repeated(p.repeats.rest()) }
+// tell prints how many decisions there are like one that was printed, unless that is known.
+func (p *printer) tell(all ...*repeat) error {
+	for _, r := range all {
+		if r == nil || r.n == r.told {
+			continue
+		}
+		r.told = r.n
+		at := r.last.Local() //nolint:gosmopolitan // It is for the person at this terminal.
+		what := r.title + ":"
+		if r == p.shown {
+			what = "the same"
+		}
+		p.shown = r
+		text := fmt.Sprintf("%s %s %d times so far", at.Format("15:04:05.000"), what, r.n)
+		if _, err := io.WriteString(p.streams.Out, cli.Paint(p.palette.Faint, text)+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end prints how often decisions were repeated.
+func (p *printer) end() error { return p.tell(p.repeats...) }
