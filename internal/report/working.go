@@ -86,14 +86,7 @@ func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f *rule.Failure, now time.Time) *metav1.Condition {
 	old := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionWorking)
 	generation := p.InForce()
-	var met bool
-	if f != nil && f.Generation != generation {
-		f = nil
-	}
-	awaited := f != nil && f.Count == 0
-	if awaited {
-		f, met = nil, !f.Last.IsZero()
-	}
+	f, k := told(f, generation)
 	if generation < 0 || old == nil && f == nil {
 		return nil
 	}
@@ -101,7 +94,7 @@ func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f 
 	same := old != nil && old.ObservedGeneration == generation
 	edited := !same || old.Status == metav1.ConditionUnknown
 	if f == nil && edited {
-		return l.editedCondition(c, old, p, knowledge{awaited: awaited, met: met}, now)
+		return l.editedCondition(c, old, p, k, now)
 	}
 	written, seen := l.working[p.UID]
 	since := now.Sub(written.at)
@@ -110,12 +103,7 @@ func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f 
 		return nil
 	}
 	if f == nil {
-		if !broken || !seen && now.Sub(old.LastTransitionTime.Time) < failureKept {
-			return nil
-		}
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRecovered
-		c.Message = "the rules that failed have worked since, or have not been seen to fail for long"
-		return c
+		return recovered(c, old, seen, now)
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonRuleFails, short(failureText(f))
 	if broken && (l.wasWritten(p.UID, f, since) || old.Message == c.Message) {
@@ -124,9 +112,30 @@ func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f 
 	return c
 }
 
+// recovered returns the condition of a version that no longer fails; nil if it has not, or nobody knows.
+func recovered(c, old *metav1.Condition, seen bool, now time.Time) *metav1.Condition {
+	if old.Status != metav1.ConditionFalse || !seen && now.Sub(old.LastTransitionTime.Time) < failureKept {
+		return nil
+	}
+	c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRecovered
+	c.Message = "the rules that failed have worked since, or have not been seen to fail for long"
+	return c
+}
+
 // A knowledge is what replicas know of a version that has not failed: that requests of it are awaited, and that one has
 // met it.
 type knowledge struct{ awaited, met bool }
+
+// told returns what replicas say about a version: how it fails, nil if it does not, or what else they know of it.
+func told(f *rule.Failure, generation int64) (*rule.Failure, knowledge) {
+	switch {
+	case f == nil || f.Generation != generation:
+		return nil, knowledge{}
+	case f.Count == 0:
+		return nil, knowledge{awaited: true, met: !f.Last.IsZero()}
+	}
+	return f, knowledge{}
+}
 
 // editedCondition returns the condition of a version that has not failed, when one before it has. It is Unknown until
 // a request has met this one.

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
-	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
@@ -36,9 +34,12 @@ const statusLong = `Status says whether a cluster is protected as its policies s
   would decide while Usher does not answer
 * which policies are not enforced, fail on requests, are not proven, or are suspended, as Usher
   has written into their status
-* the last decision, if replicas serve their API
+* the last decisions, if replicas serve their API (--api-address): the policies that refused most of
+  them, and the slowest ones
+* which policies have warnings
 
-What you have no right to ask is listed as not known. It asks about admission; of
+What to look at first is listed with the command that says more, of three policies each. What you
+have no right to ask is listed as not known, with the right that is missing. It asks about admission; of
 authorization it knows the policies.
 
 The exit status is 0 if everything that is the cluster's own is enforced, 1 if something of it
@@ -95,8 +96,11 @@ type statusReport struct {
 	Replicas  []replicaStatus `json:"replicas"`
 	Webhooks  []webhookStatus `json:"webhooks"`
 	Policies  policyCounts    `json:"policies"`
-	// LastDecision is the newest that a replica knows.
+	// Decisions are the last ones that replicas know, and LastDecision is the newest; nil if that cannot be told.
+	Decisions    *decisionCounts  `json:"decisions,omitempty"`
 	LastDecision *recent.Decision `json:"lastDecision,omitempty"`
+	// LookAt are policies that are enforced, and are to be looked at first.
+	LookAt []lookAt `json:"lookAt"`
 	// Problems are why the cluster is not protected, NamespaceProblems what is wrong with policies of namespaces, and
 	// Unknown is what cannot be told.
 	Problems          []statusProblem `json:"problems"`
@@ -106,8 +110,13 @@ type statusReport struct {
 	stale int
 	// noReplica says that it is known that none is ready.
 	noReplica bool
+	// unseen says that it is not known which replicas run, and unread which webhooks are registered.
+	unseen, unread bool
 	// listed says that all kinds of policies could be listed.
 	listed bool
+	// warnings are of some policies, the first clusterWarnings of them of those of the cluster.
+	warnings        []lookAt
+	clusterWarnings int
 }
 
 // unanswered says that API servers get no answer: what status says of policies is old.
@@ -137,6 +146,8 @@ type policyCounts struct {
 	Suspended int `json:"suspended"`
 	// FailOpen counts those with failurePolicy Ignore: where a rule fails, the request passes.
 	FailOpen int `json:"failOpen"`
+	// Warned counts those with warnings.
+	Warned int `json:"warned"`
 }
 
 type statusProblem struct {
@@ -168,9 +179,9 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	if _, err := set.Kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil {
 		return nil, fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	r := &statusReport{Replicas: []replicaStatus{}, Webhooks: []webhookStatus{}, Problems: []statusProblem{}, NamespaceProblems: []statusProblem{}, Unknown: []string{}}
+	r := &statusReport{Replicas: []replicaStatus{}, Webhooks: []webhookStatus{}, LookAt: []lookAt{}, Problems: []statusProblem{}, NamespaceProblems: []statusProblem{}, Unknown: []string{}}
 	// The question whether Usher is called is a decision, too.
-	f.lastDecision(ctx, r)
+	f.decided(ctx, r)
 	f.running(ctx, set.Kube, r)
 	f.registered(ctx, set, r)
 	r.listed = true
@@ -187,29 +198,11 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 			return nil, err
 		}
 	}
+	r.LookAt = append(r.LookAt, r.warnings...)
 	if r.unanswered() {
 		// Status is what Usher wrote when it last ran.
 		r.Policies.Enforced = 0
 	}
 	r.Protected = len(r.Problems) == 0
 	return r, ctx.Err()
-}
-
-// lastDecision asks replicas for the last decision that they made.
-func (f *statusFlags) lastDecision(ctx context.Context, r *statusReport) {
-	set, err := f.replicas.Connect(ctx)
-	var all []*replica.Replica
-	if err == nil {
-		all, err = set.Find(ctx)
-	}
-	var last []served.Item
-	if err == nil {
-		last, _, err = (&served.Decisions{Last: 1}).ListAll(ctx, all)
-	}
-	for i := range last {
-		r.LastDecision = cmp.Or(last[i].Decision, r.LastDecision)
-	}
-	if err != nil {
-		r.unknownf("the last decision: %v", err)
-	}
 }

@@ -57,6 +57,7 @@ func (f *statusFlags) running(ctx context.Context, kube kubernetes.Interface, r 
 			r.Replicas = append(r.Replicas, replicaStatus{Name: leases[i].Identity, Ready: true})
 		}
 		if err != nil || leasesErr != nil {
+			r.unseen = len(r.Replicas) == 0
 			return
 		}
 	}
@@ -122,6 +123,7 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 		case apierrors.IsNotFound(err):
 			r.wrongf("not registered: %v", err)
 		case err != nil:
+			r.unread = true
 			r.unknownf("what is registered: %v", err)
 		}
 	}
@@ -255,6 +257,7 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	default:
 		r.Policies.Enforced++
 	}
+	r.warned(ref, status.Problems)
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWorking); c != nil && c.Status == metav1.ConditionFalse {
 		r.Policies.Failing++
 		wrongf("failing: %s", c.Message)

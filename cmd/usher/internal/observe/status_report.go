@@ -10,6 +10,9 @@ import (
 	"github.com/usher-dev/usher/internal/printable"
 )
 
+// unknown is what is printed in place of what the user has no right to ask.
+const unknown = "not known"
+
 // mostProblems limits how many problems are printed: those of the cluster come first.
 const mostProblems = 50
 
@@ -31,6 +34,10 @@ func (r *statusReport) print(out io.Writer) error {
 		answer += fmt.Sprintf("; policies of namespaces have %s of their own", cli.Count(len(r.NamespaceProblems), "problem", "problems"))
 	}
 	lines := append([]string{answer}, r.rows()...)
+	for i := range r.LookAt {
+		l := &r.LookAt[i]
+		lines = append(lines, fmt.Sprintf("look at: %s: %s\n  %s", printable.Line(l.Policy.String()), l.What, l.Run))
+	}
 	lines = append(append(lines, listed("problem: ", r.Problems)...), listed("problem of a namespace: ", r.NamespaceProblems)...)
 	for _, what := range r.Unknown {
 		lines = append(lines, "not known: "+what)
@@ -72,20 +79,14 @@ func listed(title string, problems []statusProblem) (lines []string) {
 
 // rows returns what was found out about each part.
 func (r *statusReport) rows() []string {
-	ready := 0
-	for i := range r.Replicas {
-		if r.Replicas[i].Ready {
-			ready++
-		}
-	}
 	var open []string
 	for _, w := range r.Webhooks {
 		if w.FailsOpen {
 			open = append(open, w.Name)
 		}
 	}
-	calls := map[string]string{callsSeen: "API servers call Usher", callsMissing: "API servers do not call Usher", callsUnknown: "not known"}
-	webhooks := cli.Count(len(r.Webhooks), "entry", "entries")
+	calls := map[string]string{callsSeen: "API servers call Usher", callsMissing: "API servers do not call Usher", callsUnknown: unknown}
+	replicas, webhooks := r.running()
 	if len(open) > 0 {
 		webhooks += "; without an answer of Usher, API servers admit the requests of " + strings.Join(open, ", ")
 	}
@@ -97,15 +98,50 @@ func (r *statusReport) rows() []string {
 	if p.FailOpen > 0 {
 		counts += fmt.Sprintf("; %d let pass what they fail on", p.FailOpen)
 	}
-	last := "not known"
+	if p.Warned > 0 {
+		counts += fmt.Sprintf("; %d with warnings", p.Warned)
+	}
+	if !r.listed && p.All == 0 {
+		counts = unknown
+	} else if !r.listed {
+		counts += "; of other kinds it is not known"
+	}
+	last, decisions := unknown, unknown
+	if d := r.Decisions; d != nil && d.Since != nil {
+		decisions = fmt.Sprintf("%d of the last %d denied, since %s", d.Denied, d.All, d.Since.UTC().Format(time.RFC3339))
+	} else if d != nil {
+		last, decisions = "none", "none since the replicas started"
+	}
 	if d := r.LastDecision; d != nil {
 		last = fmt.Sprintf("%s: %s %s %s %s", d.Time.UTC().Format(time.RFC3339), d.Verdict, d.Operation, d.Kind, strings.TrimPrefix(d.Namespace+"/"+d.Name, "/"))
 	}
 	return []string{
 		"  calls          " + calls[r.Calls],
-		fmt.Sprintf("  replicas       %d of %d ready", ready, len(r.Replicas)),
+		"  replicas       " + replicas,
 		"  webhooks       " + webhooks,
 		"  policies       " + counts,
+		"  decisions      " + decisions,
 		"  last decision  " + printable.Line(last),
 	}
+}
+
+// running returns how many replicas and webhooks there are.
+func (r *statusReport) running() (replicas, webhooks string) {
+	ready := 0
+	for i := range r.Replicas {
+		if r.Replicas[i].Ready {
+			ready++
+		}
+	}
+	replicas = fmt.Sprintf("%d of %d ready", ready, len(r.Replicas))
+	if r.unseen {
+		replicas = unknown
+	}
+	webhooks = cli.Count(len(r.Webhooks), "entry", "entries")
+	if r.unread && len(r.Webhooks) == 0 {
+		webhooks = unknown
+	} else if r.unread {
+		webhooks = "at least " + webhooks
+	}
+	return replicas, webhooks
 }

@@ -116,7 +116,7 @@ func TestStatus(t *testing.T) {
 		status int
 		says   []string
 	}{
-		{"all is well", func(*protectedCluster) {}, cli.ExitOK, []string{"the cluster is protected as its policies say\n", "calls          API servers call Usher\n", "replicas       1 of 1 ready\n", "webhooks       3 entries\n", "policies       1 of 1 enforced, 0 failing, 0 unproven, 0 suspended\n", "not known: the last decision: "}},
+		{"all is well", func(*protectedCluster) {}, cli.ExitOK, []string{"the cluster is protected as its policies say\n", "calls          API servers call Usher\n", "replicas       1 of 1 ready\n", "webhooks       3 entries\n", "policies       1 of 1 enforced, 0 failing, 0 unproven, 0 suspended\n", "not known: the last decisions, and which policies refuse or are slow: "}},
 		{"one of two replicas is ready", func(c *protectedCluster) { c.pods += "," + endingPod }, cli.ExitOK, []string{"1 of 2 ready"}},
 		{"no replica is ready", func(c *protectedCluster) { c.pods = endingPod }, cli.ExitNegative, []string{"problem: no replica of Usher is ready in namespace usher-system"}},
 		{"an outage", func(c *protectedCluster) { c.pods, c.probe = endingPod, "" }, cli.ExitNegative, []string{
@@ -167,7 +167,7 @@ func TestStatus(t *testing.T) {
 		}},
 		{"tenants hide nothing", func(c *protectedCluster) { c.tenants, c.policies = 60, statusOf("out", "") }, cli.ExitNegative, []string{
 			"not everything is enforced: 1 problem; policies of namespaces have 60 problems of their own\n",
-			"suspended\n  last decision  not known\nproblem: ClusterObjectPolicy out: not enforced",
+			"suspended\n  decisions      not known\n  last decision  not known\nproblem: ClusterObjectPolicy out: not enforced",
 			"problem of a namespace: 60 policies: not enforced: Usher has not written its status (ObjectPolicy shop/p, ObjectPolicy shop/p, ObjectPolicy shop/p and 57 more)\n",
 		}},
 		{"tenants alone do not make the exit status", func(c *protectedCluster) { c.tenants = 1 }, cli.ExitOK, []string{
@@ -183,7 +183,20 @@ func TestStatus(t *testing.T) {
 		}, cli.ExitNegative, []string{"not enforced: NotCalled: 49\nand more: -o json lists all\n"}},
 		{"no right to ask", func(c *protectedCluster) { c.forbidden = "/usher-probe" }, cli.ExitOK, []string{"calls          not known\n", "not known: whether API servers call Usher: no rights: "}},
 		{"no right to list pods", func(c *protectedCluster) { c.forbidden = "/pods" }, cli.ExitOK, []string{"not known: find replicas: "}},
-		{"no right to anything", func(c *protectedCluster) { c.forbidden = "/" }, cli.ExitUnusable, []string{"it cannot be told whether the cluster is protected\n", "not known: policies: "}},
+		{"no right to anything", func(c *protectedCluster) { c.forbidden = "/" }, cli.ExitUnusable, []string{
+			"it cannot be told whether the cluster is protected\n", "replicas       not known\n", "webhooks       not known\n", "policies       not known\n", "not known: policies: ",
+		}},
+		{"no right to read some kinds of policies", func(c *protectedCluster) { c.forbidden = "/objectpolicies" }, cli.ExitOK, []string{"0 suspended; of other kinds it is not known\n", "not known: policies: "}},
+		{"warnings", func(c *protectedCluster) {
+			var all []string
+			for i := range 4 {
+				all = append(all, strings.Replace(statusOf(fmt.Sprint("p", i), "", inForce), `"conditions"`, `"problems":[{"severity":"warning","field":"spec.validations[0]","what":"it refuses\nall"}],"conditions"`, 1))
+			}
+			c.policies = strings.Join(all, ",")
+		}, cli.ExitOK, []string{
+			"0 suspended; 4 with warnings\n",
+			"look at: ClusterObjectPolicy p2: warning: spec.validations[0]: it refuses all\n  kubectl get clusterobjectpolicy/p2 -o jsonpath='{.status.problems}'\nnot known: ",
+		}},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()

@@ -147,7 +147,8 @@ func (s *Set) Find(ctx context.Context) ([]*Replica, error) {
 	case unserved > 0:
 		return nil, fmt.Errorf("the %s in namespace %s serve no API: install the chart with api.enabled=true", cli.Count(unserved, "replica", "replicas"), s.flags.Namespace)
 	default:
-		return nil, fmt.Errorf("no pod of Usher is ready in namespace %s: name its namespace with --usher-namespace, or replicas with --server", s.flags.Namespace)
+		return nil, fmt.Errorf("no pod of Usher is ready in namespace %s: name its namespace with --usher-namespace, or replicas with --server, such as those of the sandbox: "+
+			"they serve this with --api-address", s.flags.Namespace)
 	}
 	slices.SortFunc(all, func(a, b *Replica) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
@@ -183,7 +184,7 @@ func Port(pod *corev1.Pod, name string) int32 {
 
 // noRight says what a user needs who may not connect to pods.
 func (s *Set) noRight() string {
-	return fmt.Sprintf("name the replicas with --server URL, or have an administrator give you the Role usher-connect: "+
+	return fmt.Sprintf("name the replicas with --server URL, where they serve --api-address, or have an administrator give you the Role usher-connect: "+
 		"kubectl create rolebinding NAME --role usher-connect --user YOU -n %s (docs/watch.md#access)", s.flags.Namespace)
 }
 

@@ -1,0 +1,178 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
+	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+const (
+	// lastDecisions is of how many decisions of each replica status says which policies refuse and are slow.
+	lastDecisions = 500
+	// mostNotes is of how many policies it says the same.
+	mostNotes = 3
+)
+
+// A lookAt is a policy to look at, and the command that says more.
+type lookAt struct {
+	Policy usher.PolicyRef `json:"policy"`
+	What   string          `json:"what"`
+	Run    string          `json:"run"`
+}
+
+// decisionCounts are of the last decisions.
+type decisionCounts struct {
+	All    int `json:"all"`
+	Denied int `json:"denied"`
+	// Since is when the first of them was made; nil if there is none.
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// figures are of one policy, in the last decisions.
+type figures struct {
+	refused, slow int
+	slowest       float64
+}
+
+// decided asks replicas for the last decisions, and says which policies refuse and are slow.
+func (f *statusFlags) decided(ctx context.Context, r *statusReport) {
+	set, err := f.replicas.Connect(ctx)
+	var all []*replica.Replica
+	if err == nil {
+		all, err = set.Find(ctx)
+	}
+	var last []served.Item
+	if err == nil {
+		last, _, err = (&served.Decisions{Last: lastDecisions}).ListAll(ctx, all)
+	}
+	if err != nil {
+		r.unknownf("the last decisions, and which policies refuse or are slow: %v", err)
+		return
+	}
+	r.Decisions = &decisionCounts{}
+	policies := map[usher.PolicyRef]*figures{}
+	for i := range last {
+		if d := last[i].Decision; d != nil {
+			r.count(d, policies)
+		}
+	}
+	f.notes(r, policies)
+}
+
+// count counts a decision, which is later than those before.
+func (r *statusReport) count(d *recent.Decision, policies map[usher.PolicyRef]*figures) {
+	of := func(policy usher.PolicyRef) *figures {
+		if policies[policy] == nil {
+			policies[policy] = &figures{}
+		}
+		return policies[policy]
+	}
+	r.LastDecision = d
+	if r.Decisions.Since == nil {
+		r.Decisions.Since = &d.Time
+	}
+	r.Decisions.All++
+	if s := d.Slowest; s != nil {
+		one := of(s.Policy)
+		one.slow, one.slowest = one.slow+1, max(one.slowest, s.TookSeconds)
+	}
+	if d.Verdict != string(usher.Deny) {
+		return
+	}
+	r.Decisions.Denied++
+	refused := map[usher.PolicyRef]bool{}
+	for _, rule := range d.Rules {
+		if rule.Outcome == usher.Rejected || rule.Outcome == usher.Failed && !rule.Ignored {
+			refused[rule.Policy] = true
+		}
+	}
+	for policy := range refused {
+		of(policy).refused++
+	}
+}
+
+// notes says what is to be looked at: the policies that refuse the most, and the slowest ones.
+func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figures) {
+	for _, p := range most(policies, func(one *figures) float64 { return float64(one.refused) }) {
+		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("refused %d of the last %s", policies[p].refused, cli.Count(r.Decisions.All, "request", "requests")),
+			"usher watch --denied --explain --once --policy " + served.Quote(pathOf(p)) + argsOf(&f.replicas)})
+	}
+	for _, p := range most(policies, func(one *figures) float64 { return one.slowest }) {
+		took := time.Duration(policies[p].slowest * float64(time.Second)).Round(time.Millisecond)
+		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("slow: took up to %s, and %s or more of %d of the last %s", took, recent.SlowRule, policies[p].slow, cli.Count(r.Decisions.All, "request", "requests")),
+			"usher watch --once --since 15m --slower-than " + recent.SlowRule.String() + argsOf(&f.replicas)})
+	}
+}
+
+// argsOf returns the flags that are set, for another command line.
+func argsOf(f *replica.Flags) string {
+	var all strings.Builder
+	add := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&all, " --%s %s", name, served.Quote(value))
+		}
+	}
+	for _, server := range f.Servers {
+		add("server", server)
+	}
+	for _, one := range [][2]string{{"ca-file", f.CAFile}, {"token-file", f.TokenFile}, {"service-account", f.ServiceAccount}, {"kubeconfig", f.Kubeconfig}, {"context", f.Context}} {
+		add(one[0], one[1])
+	}
+	if f.Namespace != cluster.DefaultNamespace {
+		add("usher-namespace", f.Namespace)
+	}
+	return all.String()
+}
+
+// most returns the policies with the highest figures, those of the cluster first: who writes the policies of a namespace
+// does not decide which others are named.
+func most(policies map[usher.PolicyRef]*figures, of func(*figures) float64) []usher.PolicyRef {
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(policies)), func(p usher.PolicyRef) bool { return of(policies[p]) == 0 })
+	slices.SortFunc(all, func(a, b usher.PolicyRef) int {
+		return cmp.Or(min(len(a.Namespace), 1)-min(len(b.Namespace), 1), cmp.Compare(of(policies[b]), of(policies[a])), strings.Compare(a.String(), b.String()))
+	})
+	return all[:min(len(all), mostNotes)]
+}
+
+// pathOf names a policy as --policy does.
+func pathOf(p usher.PolicyRef) string {
+	return strings.Join(slices.DeleteFunc([]string{p.Kind, p.Namespace, p.Name}, func(s string) bool { return s == "" }), "/")
+}
+
+// warned counts a policy with warnings, and says what the first one is of some policies, those of the cluster first.
+func (r *statusReport) warned(ref usher.PolicyRef, problems []v1alpha1.PolicyProblem) {
+	i := slices.IndexFunc(problems, func(p v1alpha1.PolicyProblem) bool { return p.Severity == string(rule.Warning) })
+	if i < 0 {
+		return
+	}
+	r.Policies.Warned++
+	p := &problems[i]
+	what := strings.TrimPrefix(p.Field+": "+p.What, ": ")
+	name := served.Quote(strings.ToLower(ref.Kind) + "/" + ref.Name)
+	if ref.Namespace != "" {
+		name += " -n " + served.Quote(ref.Namespace)
+	}
+	note := lookAt{ref, printable.Line("warning: " + what), "kubectl get " + name + " -o jsonpath='{.status.problems}'"}
+	if ref.Namespace == "" {
+		r.warnings = slices.Insert(r.warnings, r.clusterWarnings, note)
+		r.clusterWarnings++
+	} else if len(r.warnings) < mostNotes {
+		r.warnings = append(r.warnings, note)
+	}
+	r.warnings = r.warnings[:min(len(r.warnings), mostNotes)]
+	r.clusterWarnings = min(r.clusterWarnings, mostNotes)
+}
