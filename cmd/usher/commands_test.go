@@ -87,6 +87,7 @@ func TestJSONIsCamelCase(t *testing.T) {
 		"usher bench":          {server.URL, "-f", examples + "objects/pod.yaml", "--insecure-skip-tls-verify", "--duration", "10ms"},
 		"usher version":        {},
 		"usher library list":   {"supply-chain"},
+		"usher library show":   {"image-tags"},
 		"usher library try":    {"best-practices", "defaults", "-f", examples + "objects"},
 	}
 	for _, cmd := range clitest.Commands(newRoot(silent())) {
@@ -121,7 +122,7 @@ func execute(t *testing.T, args []string) (stdout, stderr string, status int) {
 var camel = regexp.MustCompile("^[a-z][a-zA-Z0-9]*$")
 
 // foreign are keys with values that are not Usher's: objects, and maps that users name.
-var foreign = []string{"audit", "before", "extra", "result", "value", "verdicts"}
+var foreign = []string{"audit", "before", "extra", "metadata", "result", "value", "verdicts"}
 
 func camelCase(t *testing.T, path string, value any) {
 	t.Helper()

@@ -58,7 +58,10 @@ func exemptRights(user usher.User, namespace string, refs []v1alpha1.PolicyRef) 
 			return Rights{{What: "an exemption that names too many policies to ask about each needs", Ask: many}}
 		}
 		help := ""
-		if namespace != "" {
+		switch {
+		case in == "":
+			help = "the verb exempt, of a ClusterRoleBinding: a RoleBinding gives rights on policies of its namespace alone"
+		case namespace != "":
 			help = "ask who administers the cluster for this right: the verb exempt"
 		}
 		rights = append(rights, Right{What: what, Help: help, Ask: &usher.Request{

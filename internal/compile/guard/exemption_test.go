@@ -86,7 +86,7 @@ func TestWhoMayExempt(t *testing.T) {
 		warned  string
 	}{
 		{reason: "with the right", expires: in(time.Hour), may: []string{x}},
-		{reason: "without it", expires: in(time.Hour), refused: "ClusterPolicyExemption e: spec.policyRefs[0] needs permission to exempt clusterobjectpolicies.usher.dev x, which jane does not have"},
+		{reason: "without it", expires: in(time.Hour), refused: "ClusterPolicyExemption e: spec.policyRefs[0] needs permission to exempt clusterobjectpolicies.usher.dev x, which jane does not have (the verb exempt, of a ClusterRoleBinding"},
 		{reason: "another verb is no help", expires: in(time.Hour), may: []string{"escalate clusterobjectpolicies.usher.dev x in", "update clusterobjectpolicies.usher.dev x in"}, refused: "permission to exempt"},
 		{reason: "until the last permitted moment", expires: in(90 * 24 * time.Hour), may: []string{x}, longest: 90 * 24 * time.Hour},
 		{reason: "a writer whose clock is ahead", expires: in(90*24*time.Hour + time.Minute), may: []string{x}, longest: 90 * 24 * time.Hour},

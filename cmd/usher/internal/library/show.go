@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
@@ -18,15 +19,18 @@ import (
 
 func newShow(s cli.Streams) *cobra.Command {
 	var flags packs.Flags
+	var output cli.OutputFlag
 	var manifest bool
 	cmd := &cobra.Command{
 		Use:   "show PACK|POLICY...",
 		Short: "Show what policies of packs are for, and what can be set",
-		Long: `Show prints the purpose of each policy, its params with their defaults, pages about it,
-and its test cases, which are examples of what it says and permits. With --manifest it
-prints the policies themselves, as install does.`,
-		Example: `  usher library show allowed-registries
-  usher library show --manifest networking`,
+		Long: `Show prints of a pack what each policy is for, the first example of what it refuses, and its
+params with their defaults. Of a policy that you name it prints all: the purpose, the params,
+pages about it, and its test cases, which are examples of what it says and permits. With
+-o yaml it prints the policies themselves, as install does, and with -o json as a List.`,
+		Example: `  usher library show networking
+  usher library show allowed-registries
+  usher library show networking -o yaml`,
 		ValidArgsFunction: flags.Complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -36,14 +40,21 @@ prints the policies themselves, as install does.`,
 			if err != nil {
 				return err
 			}
-			if manifest {
+			switch {
+			case manifest || output.Value == "yaml":
 				return printManifests(s.Out, chosen, settings)
+			case output.Value == "json":
+				return printList(s.Out, &output, chosen, settings)
 			}
 			for i := range chosen {
+				printOne := summarize
+				if slices.Contains(args, chosen[i].Name) {
+					printOne = show
+				}
 				if i > 0 {
 					fmt.Fprintln(s.Out)
 				}
-				if err := show(s.Out, &chosen[i]); err != nil {
+				if err := printOne(s.Out, &chosen[i]); err != nil {
 					return err
 				}
 			}
@@ -51,8 +62,39 @@ prints the policies themselves, as install does.`,
 		},
 	}
 	flags.Register(cmd)
-	cmd.Flags().BoolVar(&manifest, "manifest", false, "print the manifests of the policies")
+	output.Register(cmd, "text", "json", "yaml")
+	cmd.Flags().BoolVar(&manifest, "manifest", false, "the same as -o yaml")
 	return cmd
+}
+
+// summarize prints one policy of a pack for people.
+func summarize(w io.Writer, p *library.Policy) error {
+	fmt.Fprintf(w, "%s (%s): %s\n", p.Name, p.Spec.Severity, p.Summary())
+	refused, _, err := examplesOf(p)
+	if err != nil {
+		return err
+	}
+	if len(refused) > 0 {
+		fmt.Fprintf(w, "  warns of  %s\n", refused[0])
+	}
+	if len(p.Params) == 0 {
+		return nil
+	}
+	fmt.Fprint(w, "  params    ")
+	return cli.EncodeJSON(w, p.Params, "")
+}
+
+// examplesOf returns the names of the cases of a policy, with what it says of those that it refuses.
+func examplesOf(p *library.Policy) (refused, permitted []string, err error) {
+	examples, err := p.Examples()
+	for _, e := range examples {
+		if len(e.Says) > 0 {
+			refused = append(refused, e.Name+": "+strings.Join(e.Says, "; "))
+		} else {
+			permitted = append(permitted, e.Name)
+		}
+	}
+	return refused, permitted, err
 }
 
 // show prints one policy for people.
@@ -69,25 +111,17 @@ func show(w io.Writer, p *library.Policy) error {
 		}
 		fmt.Fprintf(w, "\nParams:\n%s", indent(string(params)))
 	}
-	examples, err := p.Examples()
+	refused, permitted, err := examplesOf(p)
 	if err != nil {
 		return err
 	}
-	var refused, permitted []string
-	for _, e := range examples {
-		if len(e.Says) > 0 {
-			refused = append(refused, e.Name+": "+strings.Join(e.Says, "; "))
-		} else {
-			permitted = append(permitted, e.Name)
-		}
-	}
-	printList(w, "Warns of, for example", refused)
-	printList(w, map[bool]string{false: "Permits, for example", true: "Examples"}[p.Mutates()], permitted)
-	printList(w, "See", p.Spec.Links)
+	printLines(w, "Warns of, for example", refused)
+	printLines(w, map[bool]string{false: "Permits, for example", true: "Examples"}[p.Mutates()], permitted)
+	printLines(w, "See", p.Spec.Links)
 	return nil
 }
 
-func printList(w io.Writer, title string, lines []string) {
+func printLines(w io.Writer, title string, lines []string) {
 	if len(lines) > 0 {
 		fmt.Fprintf(w, "\n%s:\n%s", title, indent(strings.Join(lines, "\n")+"\n"))
 	}
@@ -107,6 +141,21 @@ func printManifests(w io.Writer, chosen []library.Policy, settings []library.Set
 		}
 	}
 	return nil
+}
+
+// printList prints the manifests as kubectl prints objects in JSON.
+func printList(w io.Writer, output *cli.OutputFlag, chosen []library.Policy, settings []library.Settings) error {
+	items := make([]map[string]any, len(chosen))
+	for i := range chosen {
+		text, err := chosen[i].Manifest(settings[i])
+		if err != nil {
+			return err
+		}
+		if err := yaml.Unmarshal(text, &items[i]); err != nil {
+			return fmt.Errorf("decode %s: %w", chosen[i].Name, err)
+		}
+	}
+	return output.Encode(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }
 
 func paramNames(p *library.Policy) []string {

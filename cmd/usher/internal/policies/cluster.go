@@ -87,15 +87,29 @@ func Unread(leftOut []string) string {
 // empty. Kinds that are not served have none. It returns the kinds that the user may not read, and
 // prints to s.Err which policies cannot be decoded. Proofs are not checked.
 func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
-	return fromKinds(func(versions []api.Kind) ([]api.Policy, error) { return listFirst(cmd, s, client, versions, namespace) })
+	return fromKinds(deciding(), func(versions []api.Kind) ([]api.Policy, error) { return listFirst(cmd, s, client, versions, namespace) })
 }
 
 // Readable is FromCluster for all namespaces. Of kinds that the user may not read in all, it returns those
 // in one namespace, if it is not empty and the user may read them there, and prints to s.Err that the
 // others are left out.
 func Readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
+	return readable(cmd, s, client, namespace, deciding())
+}
+
+// Exemptions returns those that Readable returns, and prints to s.Err which kinds of them the user may not read.
+func Exemptions(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, error) {
+	kinds := slices.DeleteFunc(deciding(), func(versions []api.Kind) bool { return !versions[0].Exempts })
+	all, forbidden, err := readable(cmd, s, client, namespace, kinds)
+	if err == nil && len(forbidden) > 0 {
+		cli.Notef(cmd, s, "warning", "%s: these are left out", NoRight(forbidden))
+	}
+	return all, err
+}
+
+func readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string, kinds [][]api.Kind) ([]api.Policy, []Forbidden, error) {
 	only := false
-	all, forbidden, err := fromKinds(func(versions []api.Kind) ([]api.Policy, error) {
+	all, forbidden, err := fromKinds(kinds, func(versions []api.Kind) ([]api.Policy, error) {
 		found, err := listFirst(cmd, s, client, versions, "")
 		if !apierrors.IsForbidden(err) || namespace == "" || !versions[0].Namespaced {
 			return found, err
@@ -113,15 +127,18 @@ func Readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, names
 	return all, forbidden, err
 }
 
-func fromKinds(list func(versions []api.Kind) ([]api.Policy, error)) ([]api.Policy, []Forbidden, error) {
+// deciding are the kinds of policies that decide something, each with its versions.
+func deciding() [][]api.Kind {
 	kinds := api.ForeignKinds()
 	for _, kind := range api.Kinds() {
-		if kind.Candidate {
-			// They decide nothing.
-			continue
+		if !kind.Candidate {
+			kinds = append(kinds, []api.Kind{kind})
 		}
-		kinds = append(kinds, []api.Kind{kind})
 	}
+	return kinds
+}
+
+func fromKinds(kinds [][]api.Kind, list func(versions []api.Kind) ([]api.Policy, error)) ([]api.Policy, []Forbidden, error) {
 	var all []api.Policy
 	var forbidden []Forbidden
 	for _, versions := range kinds {

@@ -235,9 +235,12 @@ func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef, w *workload)
 // resourceRule returns the rule for one object. The exemption of an object that is created is also
 // for its updates: controllers and users make them.
 func resourceRule(r *usher.Request, name string) map[string]any {
-	resources := withScale(r.Resource)
-	if r.Subresource != "" {
+	resources := []any{r.Resource.Resource}
+	switch {
+	case r.Subresource != "":
 		resources = []any{r.Resource.Resource + "/" + r.Subresource}
+	case writesObject(r):
+		resources = withScale(r.Resource)
 	}
 	operations := []any{string(r.Operation)}
 	if r.Operation == usher.Create && r.Subresource == "" {

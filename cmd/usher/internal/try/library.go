@@ -44,6 +44,9 @@ object, and a table with how many objects it would refuse or change in which nam
 A policy for pods admits a workload with a warning, and refuses its pods: these are counted
 apart, and so are workloads whose pods would be changed.
 
+Exemptions count that are among the objects of -f and --facts or, with --from-cluster, in the
+cluster: what they exempt is not refused.
+
 What the policies of one pack change is not changed for those of others: you may install
 one without the other.
 
@@ -99,7 +102,17 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
-	set, err := policies.UsableWith(cmd, s, nil, stored, &f.limits)
+	var requests []Question
+	if !f.readsObjects() {
+		if requests, err = f.requests(cmd, s); err != nil {
+			return err
+		}
+	}
+	exemptions, err := f.exemptions(cmd, s)
+	if err != nil {
+		return err
+	}
+	set, err := policies.UsableWith(cmd, s, nil, append(stored, exemptions...), &f.limits)
 	if err != nil {
 		return err
 	}
@@ -109,7 +122,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if f.readsObjects() {
 		err = f.tryCluster(cmd, s, parts, report)
 	} else {
-		err = f.tryFiles(cmd, s, parts, report)
+		err = f.tryFiles(cmd, s, requests, parts, report)
 	}
 	if err != nil {
 		return err
@@ -122,11 +135,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 }
 
 // tryFiles adds what the policies say about the objects of files.
-func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, parts []part, report *libraryReport) error {
-	requests, err := f.requests(cmd, s)
-	if err != nil {
-		return err
-	}
+func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, requests []Question, parts []part, report *libraryReport) error {
 	f.noteWritten(cmd, s, requests)
 	resolver, known, err := f.resolver()
 	if err != nil {

@@ -1,6 +1,7 @@
 package try
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/audit/result"
@@ -40,9 +42,50 @@ func readingFlags() []string {
 	return []string{"from-cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color", "summary", "policy-timeout"}
 }
 
+// exemptions returns those of the cluster, and those among the objects of files.
+func (f *libraryFlags) exemptions(cmd *cobra.Command, s cli.Streams) ([]api.Policy, error) {
+	trees, err := f.facts.Objects()
+	if err != nil {
+		return nil, err
+	}
+	var all []api.Policy
+	for _, tree := range slices.Concat(f.known, trees) {
+		kind, _ := tree["kind"].(string)
+		if group, _ := tree["apiVersion"].(string); !isExemption(kind) || group != v1alpha1.GroupVersion.String() {
+			continue
+		}
+		text, err := json.Marshal(tree)
+		if err != nil {
+			return nil, err
+		}
+		policy, err := api.Decode(text)
+		if err != nil {
+			return nil, err
+		}
+		if kind == "PolicyExemption" && policy.Object.GetNamespace() == "" {
+			policy.Object.SetNamespace(f.namespace)
+		}
+		all = append(all, policy)
+	}
+	if !f.fromCluster {
+		return all, nil
+	}
+	clients, err := f.connect()
+	if err != nil {
+		return nil, err
+	}
+	stored, err := policies.Exemptions(cmd, s, clients.Policies, f.namespace)
+	return append(all, stored...), err
+}
+
+// isExemption reports whether policies of a kind exempt requests from others.
+func isExemption(kind string) bool {
+	return slices.ContainsFunc(api.Kinds(), func(k api.Kind) bool { return k.Exempts && k.Kind == kind })
+}
+
 // tryCluster adds what the policies say about the objects of a cluster.
 func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []part, report *libraryReport) error {
-	config, err := cluster.Find(f.kubeconfig, f.context)
+	config, err := f.rest()
 	if err != nil {
 		return err
 	}

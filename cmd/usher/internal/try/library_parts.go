@@ -19,7 +19,7 @@ type part struct {
 }
 
 // partsOf divides policies into those of packs that change nothing, and those of each other pack: what
-// one pack fills in does not hide what another one refuses, which may be installed without it.
+// one pack fills in does not hide what another one refuses, which may be installed without it. Exemptions are for all.
 func partsOf(set policies.Set, chosen []library.Policy) []part {
 	packOf := map[string]string{}
 	for i := range chosen {
@@ -36,12 +36,14 @@ func partsOf(set policies.Set, chosen []library.Policy) []part {
 		return []part{{Set: set}}
 	}
 	var parts []part
-	others := set.Only(func(ref usher.PolicyRef) bool { return !slices.Contains(mutating, packOf[ref.Name]) })
-	if len(others.Compiled()) > 0 {
+	only := func(keep func(pack string) bool) policies.Set {
+		return set.Only(func(ref usher.PolicyRef) bool { return isExemption(ref.Kind) || keep(packOf[ref.Name]) })
+	}
+	if others := only(func(pack string) bool { return !slices.Contains(mutating, pack) }); len(others.Deciding()) > 0 {
 		parts = append(parts, part{Set: others})
 	}
 	for _, pack := range mutating {
-		parts = append(parts, part{Set: set.Only(func(ref usher.PolicyRef) bool { return packOf[ref.Name] == pack }), mutates: true})
+		parts = append(parts, part{Set: only(func(one string) bool { return one == pack }), mutates: true})
 	}
 	return parts
 }

@@ -103,6 +103,9 @@ func saysOf(of *ruleResult) []said {
 	if of.Error != "" {
 		return []said{{Policy: of.Policy.Name, Message: of.Error, Failed: true}}
 	}
+	if of.Outcome == usher.Exempted {
+		return nil
+	}
 	var all []said
 	for _, c := range of.Checks {
 		if len(c.Actions) > 0 || c.Failed {
