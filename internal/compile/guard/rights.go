@@ -236,19 +236,38 @@ func (a *asking) actsAt(r *rule.ResourceRule, help string) {
 	for _, group := range r.Groups {
 		for _, resource := range r.Resources {
 			name, subresource, _ := strings.Cut(resource, "/")
+			if authz.Lacks(group, name) && slices.ContainsFunc(r.Groups, func(other string) bool { return !authz.Lacks(other, name) }) {
+				// The rule is for the resource of another of its groups.
+				continue
+			}
 			p := Place{GroupResource: schema.GroupResource{Group: group, Resource: name}, Subresource: subresource}
 			before := len(a.rights)
 			for _, operation := range operations {
 				a.add(fmt.Sprintf("a policy that acts on %s needs", nameOf(p)), help, p, verbs[operation], "")
 			}
-			if authz.ScopeOf(group, name) == authz.ScopeCluster {
+			if instead := a.instead(p); instead != "" {
 				for i := range a.rights[before:] {
-					a.rights[before+i].Instead = fmt.Sprintf("it is only for objects of the namespace %s, and %s are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them",
-						a.namespace, nameOf(p))
+					a.rights[before+i].Instead = instead
 				}
 			}
 		}
 	}
+}
+
+// instead returns why no right would help to act on a place; empty if one would.
+func (a *asking) instead(p Place) string {
+	switch {
+	case authz.ScopeOf(p.Group, p.Resource) == authz.ScopeCluster:
+		return fmt.Sprintf("it is only for objects of the namespace %s, and %s are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them", a.namespace, nameOf(p))
+	case authz.Lacks(p.Group, p.Resource):
+		why := fmt.Sprintf("no such resource: the API group %q has no %s", p.Group, p.Resource)
+		groups := authz.GroupsOf(p.Resource)
+		if len(groups) == 0 {
+			return why + ": correct spec.matchConstraints"
+		}
+		return fmt.Sprintf("%s: write apiGroups: [%q] in spec.matchConstraints", why, groups[0])
+	}
+	return ""
 }
 
 // nameOf is a place as messages name it.

@@ -239,6 +239,8 @@ func writing(t *testing.T, p *v1alpha1.OverridePolicy) *usher.Request {
 func TestClusterScopedResourcesAreNotForANamespace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ resources, refused string }{
+		{"deployments", "no such resource: the API group \"\" has no deployments: write apiGroups: [\"apps\"] in spec.matchConstraints"},
+		{"confmaps", "no such resource: the API group \"\" has no confmaps: correct spec.matchConstraints"},
 		{"namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
 		{"pods, namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
 		{"configmaps", "a policy that acts on configmaps needs permission to create and update configmaps in shop, which ann does not have " +
@@ -257,6 +259,42 @@ func TestClusterScopedResourcesAreNotForANamespace(t *testing.T) {
 		why, err := rights.Missing(t.Context(), func(_ context.Context, r *usher.Request) (bool, error) { return r.Resource.Resource == "pods", nil })
 		if err != nil || why != test.refused {
 			t.Errorf("%s: %q, %v, want %q", test.resources, why, err, test.refused)
+		}
+	}
+}
+
+// TestRightsOfCrossProducts: groups and resources of one rule are for each pair of them, and only those that exist need
+// rights. A group of others may have any resource, also one that it does not have yet.
+func TestRightsOfCrossProducts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason, groups, resources string
+		want                      []string
+	}{
+		{"pods and deployments", `"", apps`, "pods, deployments", []string{"create pods in shop", "create deployments.apps in shop"}},
+		{"subresources", `"", apps`, "deployments/scale, pods/exec", []string{"create pods/exec in shop", "create deployments/scale.apps in shop"}},
+		{"what no group has needs a right in each", `"", apps`, "nothing", []string{"create nothing in shop", "create nothing.apps in shop"}},
+		{"events are in two groups", `"", events.k8s.io`, "events", []string{"create events in shop", "create events.events.k8s.io in shop"}},
+		{"a group of others", `apps, example.com`, "deployments, widgets", []string{"create deployments.apps in shop", "create deployments.example.com in shop", "create widgets.example.com in shop"}},
+		{"all groups", `"*"`, "deployments", []string{"create deployments.* in shop"}},
+		{"all resources", `"", apps`, `"*"`, []string{"create * in shop", "create *.apps in shop"}},
+	} {
+		var p usherv1alpha1.ObjectPolicy
+		text := fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [CREATE], resources: [%s]}]}, podTemplates: "Off", validations: [{expression: 'true'}]}`, test.groups, test.resources)
+		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
+			t.Fatal(err)
+		}
+		p.Name, p.Namespace = "p", "shop"
+		rights, err := guard.RightsOf(t.Context(), usher.User{Name: "ann"}, compile.Policy(api.Policy{Object: &p}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, right := range rights {
+			got = append(got, question(right.Ask))
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
 		}
 	}
 }

@@ -79,3 +79,41 @@ var clusterScoped = map[string][]string{
 	"storage.k8s.io":               {"csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"},
 	"storagemigration.k8s.io":      {"storageversionmigrations"},
 }
+
+// Lacks reports whether an API group is one of Kubernetes whose resources in namespaces are all known, and has no such
+// resource.
+func Lacks(group, resource string) bool {
+	known, ours := namespaced[group]
+	return ours && resource != "*" && !slices.Contains(known, resource) && ScopeOf(group, resource) != ScopeCluster
+}
+
+// GroupsOf returns the API groups of Kubernetes that have a resource in namespaces, sorted.
+func GroupsOf(resource string) []string {
+	var groups []string
+	for group, known := range namespaced {
+		if slices.Contains(known, resource) {
+			groups = append(groups, group)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// namespaced are the resources in namespaces of groups that CustomResourceDefinitions cannot add to. The table never
+// changes.
+var namespaced = map[string][]string{
+	"": {
+		"bindings", "configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "podtemplates",
+		"replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts", "services",
+	},
+	"apps":                      {"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
+	"authorization.k8s.io":      {"localsubjectaccessreviews"},
+	"autoscaling":               {"horizontalpodautoscalers"},
+	"batch":                     {"cronjobs", "jobs"},
+	"coordination.k8s.io":       {"leases", "leasecandidates"},
+	"discovery.k8s.io":          {"endpointslices"},
+	"events.k8s.io":             {"events"},
+	"networking.k8s.io":         {"ingresses", "networkpolicies"},
+	"policy":                    {"poddisruptionbudgets"},
+	"rbac.authorization.k8s.io": {"roles", "rolebindings"},
+}

@@ -96,6 +96,7 @@ func (f *Flags) comparing(was, is policies.Set, from *clients.Set) (*comparing, 
 		c.notAsked = "it asks a service over HTTP: let it with --ask-http"
 	}
 	var err error
+	f.Facts.Namespace = f.Namespace
 	if c.known, err = f.Facts.Objects(); err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ type Flags struct {
 	AllowLocal bool
 	// NoHTTP has no policy call HTTP services.
 	NoHTTP bool
+	// Namespace is where objects of the files are that name none and are of a kind in namespaces, as with kubectl.
+	Namespace string
 
 	objects []map[string]any
 }
@@ -41,7 +43,7 @@ func OfText(text string) (Flags, error) {
 
 // Register adds the flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.Files, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
+	flags.StringArrayVar(&f.Files, "facts", nil, "file or folder with objects that exist in the cluster (repeatable); those without a namespace are in that of -n")
 	flags.BoolVar(&f.AllowLocal, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 }
 
@@ -52,7 +54,9 @@ func (f *Flags) Objects() ([]map[string]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--facts: %w", err)
 		}
-		f.objects = trees
+		if f.objects, err = f.place(trees); err != nil {
+			return nil, fmt.Errorf("--facts: %w", err)
+		}
 	}
 	return f.objects, nil
 }

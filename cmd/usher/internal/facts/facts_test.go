@@ -3,11 +3,13 @@ package facts_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
+	"github.com/usher-dev/usher/internal/audit/result"
 )
 
 // TestFilesAreReadOnce: one of --facts may be a pipe, as of <(kubectl get crds -o yaml).
@@ -40,5 +42,38 @@ spec:
 	}
 	if widget := (schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}); len(kinds.Serving(widget)) == 0 {
 		t.Errorf("%s is not known", widget)
+	}
+}
+
+// TestFactsAreInTheNamespace: what names no namespace is in that of -n, if its kind is known to be in namespaces.
+func TestFactsAreInTheNamespace(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "facts.yaml")
+	const objects = `
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: other}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: c}}
+---
+{apiVersion: example.com/v1, kind: Unknown, metadata: {name: d}}
+`
+	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for namespace, want := range map[string]string{"": "/a other/b /c /d", "shop": "shop/a other/b /c /d"} {
+		f := facts.Flags{Files: []string{file}, Namespace: namespace}
+		trees, err := f.Objects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, tree := range trees {
+			of := result.IdentityOf(tree)
+			got = append(got, of.Namespace+"/"+of.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("-n %s: %s, want %s", namespace, strings.Join(got, " "), want)
+		}
 	}
 }

@@ -60,6 +60,26 @@ func namespaced(of result.Identity, kinds *kind.Set) bool {
 	return true
 }
 
+// place returns objects in the namespace, as far as they name none and their kind is known to be in namespaces.
+func (f *Flags) place(trees []map[string]any) ([]map[string]any, error) {
+	if f.Namespace == "" {
+		return trees, nil
+	}
+	defined, err := kind.Defined(trees)
+	if err != nil {
+		return nil, err
+	}
+	kinds := kind.Recorded().With(defined)
+	for i, tree := range trees {
+		of := result.IdentityOf(tree)
+		served := kinds.Serving(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind))
+		if of.Name != "" && of.Namespace == "" && len(served) > 0 && served[0].Namespaced {
+			trees[i] = placed(tree, f.Namespace)
+		}
+	}
+	return trees, nil
+}
+
 // placed returns an object in a namespace.
 func placed(tree map[string]any, namespace string) map[string]any {
 	metadata, _ := tree["metadata"].(map[string]any)

@@ -35,7 +35,8 @@ func Init(s cli.Streams) *cobra.Command {
 		Long: `Init writes policies of packs with their test cases, a workflow that checks and tests them,
 hooks for pre-commit that do so before each commit, and a README, into a folder, which is the
 current one by default. Of these, files that exist stay as they are; if one of the policies or
-of their cases exists, nothing is written. With --pack none it writes only the workflow, the
+of their cases exists, nothing is written. The README says where the names of the folders are,
+for who renames one. With --pack none it writes only the workflow, the
 hooks and the README, beside policies that you have.
 
 The cases have the params and actions of the pack, so that they pass with any --params and

@@ -40,7 +40,7 @@ spec:
 		want      string
 	}{
 		{"no right to policies", "/apis/", nil,
-			"no policies of the cluster can be used: you may not list 11 kinds of policies: 4 of admissionregistration.k8s.io, 3 of policy.kcloudlabs.io, 4 of usher.dev: name policies"},
+			"no policies of the cluster can be used: you may not list 9 kinds of policies, 2 of exemptions: 4 of admissionregistration.k8s.io, 3 of policy.kcloudlabs.io, 4 of usher.dev: name policies"},
 		{"that a namespace may be audited", "/apis/", []string{"-n", ""}, "no policies of the cluster can be used (without -n: -n default audits one namespace)"},
 		{"what to do about it", "/apis/usher.dev", nil,
 			"clusterpolicyexemptions.usher.dev, objectpolicies.usher.dev, policyexemptions.usher.dev: name policies with -p, or have an administrator grant you the verb list on these kinds (docs/explain.md#rights has the ClusterRole)"},

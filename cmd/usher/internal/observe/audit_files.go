@@ -20,6 +20,7 @@ import (
 
 // auditFiles judges the objects in files.
 func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Report, error) {
+	f.facts.Namespace = f.namespace
 	store, resolver, err := f.facts.Load()
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 		found = append(found, o)
 	}
 	store.Assume(namespacesOf(found))
-	facts.Know(input, "", store)
+	facts.Know(input, f.namespace, store)
 	stop := cli.ShowProgress(s.Err, func() string { return fmt.Sprintf("%d of %d objects", sc.done.Load(), len(found)) })
 	err = sc.judgeAll(cmd.Context(), found)
 	stop()

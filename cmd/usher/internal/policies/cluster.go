@@ -40,25 +40,40 @@ func Without(forbidden []Forbidden, err error) error {
 }
 
 // NoRight says which policies the user may not read: the names of a few kinds, or how many there are in each
-// API group.
+// API group. The number of kinds of policies is that of [MayRefuse]; exemptions and policies that authorize are counted
+// apart.
 func NoRight(forbidden []Forbidden) string {
 	const few = 4
 	var names, groups []string
 	kinds := map[string]int{}
+	exempt, authorize := 0, 0
 	for _, f := range forbidden {
 		r := f.Kind.GroupVersionResource().GroupResource()
 		names = append(names, r.String())
 		if kinds[r.Group]++; kinds[r.Group] == 1 {
 			groups = append(groups, r.Group)
 		}
-	}
-	if len(names) > few {
-		for i, group := range groups {
-			groups[i] = fmt.Sprintf("%d of %s", kinds[group], group)
+		switch {
+		case f.Kind.Exempts:
+			exempt++
+		case f.Kind.Authorizes:
+			authorize++
 		}
-		return fmt.Sprintf("you may not list %d kinds of policies: %s", len(names), strings.Join(groups, ", "))
 	}
-	return "you may not list " + strings.Join(names, ", ")
+	if len(names) <= few {
+		return "you may not list " + strings.Join(names, ", ")
+	}
+	counts := []string{cli.Count(len(names)-exempt-authorize, "kind", "kinds") + " of policies"}
+	if exempt > 0 {
+		counts = append(counts, fmt.Sprintf("%d of exemptions", exempt))
+	}
+	if authorize > 0 {
+		counts = append(counts, fmt.Sprintf("%d of authorization policies", authorize))
+	}
+	for i, group := range groups {
+		groups[i] = fmt.Sprintf("%d of %s", kinds[group], group)
+	}
+	return fmt.Sprintf("you may not list %s: %s", strings.Join(counts, ", "), strings.Join(groups, ", "))
 }
 
 // MayRefuse returns the resources of the kinds whose policies may refuse what those decide that were read.

@@ -211,6 +211,7 @@ func (f *decideFlags) loadedFromFiles(cmd *cobra.Command, s cli.Streams) (polici
 		return policies.Set{}, nil, err
 	}
 	var resolver fact.Resolver
+	f.facts.Namespace = f.namespace
 	f.store, resolver, err = f.facts.Load()
 	return set, resolver, err
 }

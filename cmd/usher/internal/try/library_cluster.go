@@ -44,6 +44,7 @@ func readingFlags() []string {
 
 // exemptions returns those of the cluster, and those among the objects of files.
 func (f *libraryFlags) exemptions(cmd *cobra.Command, s cli.Streams) ([]api.Policy, error) {
+	f.facts.Namespace = f.namespace
 	trees, err := f.facts.Objects()
 	if err != nil {
 		return nil, err

@@ -9,10 +9,13 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
-// A podChange is what policies do with the pods that a workload makes: they change them, or deny them.
+// A podChange is what policies do with the pods that a workload makes: they change them, or deny them. Policies are those
+// that do.
 type podChange struct {
 	Policies []usher.PolicyRef `json:"policies,omitempty"`
 	Patch    usher.Patch       `json:"patch,omitempty"`
@@ -36,17 +39,22 @@ func podChangeOf(ctx context.Context, timeout time.Duration, d usher.Decider, q 
 	case err != nil:
 		return nil, err
 	case !j.Allowed && !slices.ContainsFunc(of.Rules, func(r ruleResult) bool { return r.PodOf != "" }):
-		return &podChange{Denied: cmp.Or(j.Message, j.Reason, "without a message")}, nil
+		return &podChange{Denied: cmp.Or(j.Message, j.Reason, "without a message"), Policies: j.policies(usher.Rejected)}, nil
 	case !j.Allowed || !j.changed():
 		return nil, nil //nolint:nilnil // There is nothing to say.
 	}
-	c := &podChange{Patch: j.Patch, Presets: j.Presets, before: j.before, after: j.Result}
+	return &podChange{Policies: j.policies(usher.Changed), Patch: j.Patch, Presets: j.Presets, before: j.before, after: j.Result}, nil
+}
+
+// policies returns the policies with an outcome.
+func (j *Judgement) policies(with usher.Outcome) []usher.PolicyRef {
+	var all []usher.PolicyRef
 	for i := range j.Rules {
-		if r := &j.Rules[i]; r.Outcome == usher.Changed && r.Policy.Name != "" && !slices.Contains(c.Policies, r.Policy) {
-			c.Policies = append(c.Policies, r.Policy)
+		if r := &j.Rules[i]; r.Outcome == with && r.Policy.Name != "" && !slices.Contains(all, r.Policy) {
+			all = append(all, r.Policy)
 		}
 	}
-	return c, nil
+	return all
 }
 
 // podsDenied reports whether the object is allowed, and the pods that it makes are denied.
@@ -62,6 +70,11 @@ func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 	}
 	if c.Denied != "" {
 		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "its pods are denied:"), below("  ", c.Denied))
+		for _, ref := range c.Policies {
+			if kind, _ := api.KindCalled(ref.Kind); kind.ObjectPolicy {
+				fmt.Fprintf(b, "  %s with spec.podTemplates: Warn, %s warns of the workload, and with Deny it refuses it\n", cli.Paint(p.Yellow, "hint:"), printable.Line(ref.String()))
+			}
+		}
 		return nil
 	}
 	names := make([]string, len(c.Policies))
