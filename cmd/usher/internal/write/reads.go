@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -37,6 +38,8 @@ type Read struct {
 	Group    string   `json:"group,omitempty"`
 	Resource string   `json:"resource,omitempty"`
 	Verbs    []string `json:"verbs,omitempty"`
+	// Guessed says that the kind is not known, and that Resource is what its kind is usually called in the plural.
+	Guessed bool `json:"guessed,omitempty"`
 }
 
 // chartValues are the values of the chart that give the rights.
@@ -169,13 +172,13 @@ func (f *finder) object(of usher.PolicyRef, as string, gvk schema.GroupVersionKi
 			resource = served.Name
 		}
 	}
-	if resource == "" {
-		guess, _ := meta.UnsafeGuessKindToResource(gvk)
-		resource = guess.Resource
+	guessed := resource == ""
+	if guessed {
+		resource = pluralOf(gvk)
 	}
 	apiVersion, name := gvk.ToAPIVersionAndKind()
 	f.add(Read{
-		Policy: of, As: as, APIVersion: apiVersion, Kind: name, Group: gvk.Group, Resource: resource, Verbs: []string{"get", "list", "watch"},
+		Policy: of, As: as, APIVersion: apiVersion, Kind: name, Group: gvk.Group, Resource: resource, Verbs: []string{"get", "list", "watch"}, Guessed: guessed,
 	})
 	if gvk.Group == "" && resource == "namespaces" {
 		f.report.Values.Facts.Namespaces = true
@@ -188,6 +191,17 @@ func (f *finder) object(of usher.PolicyRef, as string, gvk schema.GroupVersionKi
 		f.named[gvk.Group] = map[string]bool{}
 	}
 	f.named[gvk.Group][resource] = true
+}
+
+// pluralOf guesses the resource of a kind.
+func pluralOf(gvk schema.GroupVersionKind) string {
+	singular := strings.ToLower(gvk.Kind)
+	if stem, ok := strings.CutSuffix(singular, "y"); ok && stem != "" && strings.ContainsAny(stem[len(stem)-1:], "aeiou") {
+		// The function below makes "gatewaies" of Gateway.
+		return singular + "s"
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(gvk)
+	return guess.Resource
 }
 
 func (f *finder) add(r Read) {
@@ -215,9 +229,27 @@ func (r *readsReport) print(s cli.Streams) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
+	if err := r.printGuessed(s); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
 	if _, err := fmt.Fprintln(s.Out, "\nValues of the chart:"); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	yaml := cli.OutputFlag{Choice: cli.Choice{Value: "yaml"}}
 	return yaml.Encode(s.Out, r.Values)
+}
+
+// printGuessed names the resources that are guesses.
+func (r *readsReport) printGuessed(s cli.Streams) error {
+	var guessed []string
+	for i := range r.Reads {
+		if x := &r.Reads[i]; x.Guessed && !slices.Contains(guessed, x.Resource+"."+x.Group) {
+			guessed = append(guessed, x.Resource+"."+x.Group)
+		}
+	}
+	if len(guessed) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.Out, "\nnote: guessed from the kind: %s; add the file with the CustomResourceDefinition to be sure\n", printable.Line(strings.Join(guessed, ", ")))
+	return err
 }
