@@ -38,15 +38,28 @@ type Meter func(copied, touched int) error
 
 // ApplyWithin is Apply as far as a meter lets it go; nil is no meter.
 func ApplyWithin(tree map[string]any, patch usher.Patch, meter Meter) (map[string]any, usher.Patch, error) {
-	e := editor{root: tree, meter: meter}
-	if len(patch) > 1 {
-		e.own = &owned{}
-	}
+	e := newEditor(tree, patch, meter)
 	effective, err := e.run(nil, patch)
 	if err != nil {
 		return nil, nil, err
 	}
 	return e.root, effective, nil
+}
+
+// Effect is ApplyWithin without the tree that the patch results in, which takes the most time. The meter is told the
+// same.
+func Effect(tree map[string]any, patch usher.Patch, meter Meter) (usher.Patch, error) {
+	e := newEditor(tree, patch, meter)
+	e.discards = true
+	return e.run(nil, patch)
+}
+
+func newEditor(tree map[string]any, patch usher.Patch, meter Meter) *editor {
+	e := &editor{root: tree, meter: meter}
+	if len(patch) > 1 {
+		e.own = &owned{}
+	}
+	return e
 }
 
 // An Editor applies patches one after the other. It copies what it changes once, and then changes
@@ -100,6 +113,8 @@ type editor struct {
 	// meter may be nil, and stopped is its error.
 	meter   Meter
 	stopped error
+	// discards says that nobody needs the tree after the last operation, and last that this one is at work.
+	discards, last bool
 }
 
 func (e *editor) run(done, patch usher.Patch) (usher.Patch, error) {
@@ -108,6 +123,7 @@ func (e *editor) run(done, patch usher.Patch) (usher.Patch, error) {
 		if e.touched > mostTouched {
 			return nil, errTouched
 		}
+		e.last = i == len(patch)-1
 		if err := cmp.Or(e.apply(&patch[i]), e.stopped); err != nil {
 			return nil, err
 		}
@@ -265,9 +281,15 @@ func (e *editor) commit(kind string, at place, c change) {
 	if !at.canonical {
 		path = pointer(at.tokens)
 	}
-	if !e.takes(unowned(e.root, e.own, at.tokens), length(e.root, at.tokens)) {
+	copied := 0
+	if e.meter != nil {
+		copied = unowned(e.root, e.own, at.tokens)
+	}
+	if !e.takes(copied, at.touched) {
 		return
 	}
-	e.root, _ = edit(e.root, e.own, at.tokens, c).(map[string]any)
+	if !e.discards || !e.last {
+		e.root, _ = edit(e.root, e.own, at.tokens, c).(map[string]any)
+	}
 	e.effective = append(e.effective, usher.PatchOp{Op: kind, Path: path, Value: c.value})
 }

@@ -110,6 +110,29 @@ func TestApplyLikeReference(t *testing.T) {
 	}
 }
 
+// compareEffect compares Effect with Apply: the same operations or error, and the same work is told to a meter.
+func compareEffect(t *testing.T, tree map[string]any, patch, want usher.Patch, wantErr error) {
+	t.Helper()
+	var told [2][]int
+	meter := func(i int) jsonpatch.Meter {
+		return func(copied, touched int) error {
+			told[i] = append(told[i], copied, touched)
+			return nil
+		}
+	}
+	before := encode(t, tree)
+	got, err := jsonpatch.Effect(tree, patch, meter(0))
+	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && string(encode(t, got)) != string(encode(t, want)) {
+		t.Fatalf("%s with %s: Effect gives %s, %v, Apply %s, %v", before, encode(t, patch), encode(t, got), err, encode(t, want), wantErr)
+	}
+	if after := encode(t, tree); !bytes.Equal(before, after) {
+		t.Fatalf("Effect changed the input from %s to %s", before, after)
+	}
+	if _, _, err = jsonpatch.ApplyWithin(tree, patch, meter(1)); err == nil && !slices.Equal(told[0], told[1]) {
+		t.Fatalf("%s with %s: Effect takes %v, ApplyWithin %v", before, encode(t, patch), told[0], told[1])
+	}
+}
+
 func compare(t *testing.T, tree map[string]any, patch usher.Patch) {
 	t.Helper()
 	for _, op := range patch {
@@ -123,6 +146,7 @@ func compare(t *testing.T, tree map[string]any, patch usher.Patch) {
 		return
 	}
 	got, effective, err := jsonpatch.Apply(tree, patch)
+	compareEffect(t, tree, patch, effective, err)
 	if err != nil && wantErr == nil && transfers(patch) && strings.Contains(err.Error(), "doc is missing from path") {
 		return // the reference copies what is not there, as null
 	}

@@ -16,6 +16,8 @@ type place struct {
 	// path is the path in the operation; canonical reports that it is the pointer of tokens.
 	path      string
 	canonical bool
+	// touched is the number of elements and keys of the containers on the way, which a change here may copy.
+	touched int
 }
 
 // member looks the key up in a map.
@@ -54,6 +56,7 @@ func (e *editor) find(path string) (place, bool) {
 			token = unescape(segment)
 			at.canonical = at.canonical && escape(token) == segment
 		}
+		at.touched += members(node)
 		if !more {
 			e.tokens = append(e.tokens, token)
 			at.container, at.key, at.tokens = node, token, e.tokens
@@ -80,6 +83,17 @@ func (e *editor) find(path string) (place, bool) {
 		e.tokens = append(e.tokens, token)
 		rest = tail
 	}
+}
+
+// members is the number of elements or keys of a container.
+func members(node any) int {
+	switch n := node.(type) {
+	case map[string]any:
+		return len(n)
+	case []any:
+		return len(n)
+	}
+	return 0
 }
 
 // elementIndex reads the index of an element that exists.

@@ -22,6 +22,8 @@ func (e *editor) transfer(op *usher.PatchOp) error {
 		return err
 	}
 	if op.Op == "move" {
+		// What follows sees that the value is gone.
+		e.last = false
 		if err := e.remove(&usher.PatchOp{Op: "remove", Path: op.From}); err != nil {
 			return fmt.Errorf("error in move for path: '%s': %w", op.From, err)
 		}

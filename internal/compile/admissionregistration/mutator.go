@@ -40,8 +40,8 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	evaluation := spec.Input(in)
 	var out rule.Outcome
 	evaluated := false
-	for _, object := range objects {
-		evaluation.Params = object
+	for i := range objects {
+		evaluation.Params = objects[i]
 		result, err := m.policy.program.Mutate(ctx, evaluation, spec.Structures)
 		if err != nil {
 			return rule.Outcome{}, err
@@ -52,8 +52,12 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			continue
 		}
 		evaluated = true
-		if len(result.Patch) > 0 {
-			evaluation.Change(result.Object)
+		if len(result.Patch) > 0 && i+1 < len(objects) {
+			object, err := result.Object()
+			if err != nil {
+				return rule.Outcome{}, err
+			}
+			evaluation.Change(object)
 		}
 		out.Patch = append(out.Patch, result.Patch...)
 		if m.fail(&out, result.Failures); out.Verdict == usher.Deny {

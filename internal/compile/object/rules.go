@@ -263,8 +263,12 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			return failed(&result.Failures[0])
 		}
 		evaluated = true
-		if len(result.Patch) > 0 {
-			expressions.Change(result.Object)
+		if len(result.Patch) > 0 && i+1 < to.count {
+			object, err := result.Object()
+			if err != nil {
+				return rule.Outcome{}, err
+			}
+			expressions.Change(object)
 		}
 		out.Patch = append(out.Patch, result.Patch...)
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/traits"
@@ -67,7 +68,7 @@ type Annotation struct{ Key, ValueExpression string }
 // A Text is an expression of type string, which is in a field of the policy.
 type Text struct{ Field, Expression string }
 
-// A Program is the compiled expressions of one policy. It is immutable.
+// A Program is the compiled expressions of one policy. It is safe for concurrent use.
 type Program struct {
 	source Code
 	// data are the name expressions of the sources of data, of which names are the names.
@@ -80,8 +81,10 @@ type Program struct {
 	messages    []expression
 	annotations []expression
 	mutations   []expression
-	texts       []expression
-	reads       reads
+	// constants are the values of mutations that are always the same, once they are known.
+	constants []atomic.Pointer[said]
+	texts     []expression
+	reads     reads
 	// patched are the paths that mutations change.
 	patched usher.Paths
 	// tellings are what the policy tells.

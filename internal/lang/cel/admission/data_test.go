@@ -188,7 +188,11 @@ func TestDataOfMutations(t *testing.T) {
 		if err != nil || len(m.Failures) > 0 {
 			t.Fatal(err, m.Failures)
 		}
-		labels := m.Object["metadata"].(map[string]any)["labels"]
+		object, err := m.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels := object["metadata"].(map[string]any)["labels"]
 		if diff := cmp.Diff(map[string]any{"app": "cart", "team": "blue", "next": "green"}, labels); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}

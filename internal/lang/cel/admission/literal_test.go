@@ -35,7 +35,11 @@ func TestObjectsInPatches(t *testing.T) {
 			if err != nil || len(m.Failures) > 0 {
 				t.Fatal(err, m.Failures)
 			}
-			got, err := json.Marshal(m.Object["x"])
+			object, err := m.Object()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(object["x"])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,10 +1,12 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -63,6 +65,7 @@ func patchTypes() environment.VersionedOptions {
 // mutations compiles the mutations of p.
 func (c *compilation) mutations(p *Program) {
 	c.declared.patchTypes = true
+	p.constants = make([]atomic.Pointer[said], len(p.source.Mutations))
 	for i, m := range p.source.Mutations {
 		if m.Program != nil {
 			p.mutations = append(p.mutations, expression{other: m.Program})
@@ -87,11 +90,20 @@ type Structures func(in *Input) (*apply.Schema, error)
 // A Mutated is what a policy changes.
 type Mutated struct {
 	Skipping
-	// Patch are the operations of all mutations that have succeeded, and Object is their result.
-	Patch  usher.Patch
-	Object map[string]any
+	// Patch are the operations of all mutations that have succeeded.
+	Patch usher.Patch
 	// Failures are the errors of the conditions and of mutations, in order.
 	Failures []Failure
+
+	// object is the result of those before the last mutation, and last are the operations of that.
+	object map[string]any
+	last   usher.Patch
+}
+
+// Object returns the result of the patch. Few need it, and to make it takes longer than most mutations.
+func (m *Mutated) Object() (map[string]any, error) {
+	object, _, err := jsonpatch.Apply(m.object, m.last)
+	return object, err
 }
 
 // A Failure is an error of one mutation.
@@ -135,26 +147,26 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 			return Mutated{}, err
 		}
 		if failure != "" {
-			return Mutated{Skipping: skipping, Object: in.Object, Failures: []Failure{{Index: -1, Message: failure}}}, nil
+			return Mutated{Skipping: skipping, object: in.Object, Failures: []Failure{{Index: -1, Message: failure}}}, nil
 		}
 		if skipping.Skipped != "" {
 			return Mutated{Skipping: skipping}, nil
 		}
 	}
-	m := Mutated{Object: in.Object}
+	m := Mutated{object: in.Object}
 	if in.Object == nil {
 		return m, nil
 	}
-	now := *in
+	now := in
+	if len(p.mutations) > 1 {
+		now = new(*in)
+	}
 	patches := patchMeter{meter.Meter{Allowance: in.Allowance, Context: ctx}}
 	defer patches.meter.Release()
 	for i := range p.mutations {
-		patch, err := p.mutate(ctx, &now, i, structures)
+		patch, err := p.mutate(ctx, now, i, structures)
 		if err == nil {
-			var tree map[string]any
-			if tree, patch, err = jsonpatch.ApplyWithin(now.Object, patch, patches.take); err == nil {
-				now.Change(tree)
-				m.Object = tree
+			if patch, err = m.apply(now, patch, i == len(p.mutations)-1, patches.take); err == nil {
 				m.Patch = append(m.Patch, patch...)
 				continue
 			}
@@ -174,6 +186,20 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 		}
 	}
 	return m, nil
+}
+
+// apply returns what a patch does, and has the input see it unless it is the last one.
+func (m *Mutated) apply(now *Input, patch usher.Patch, last bool, take jsonpatch.Meter) (done usher.Patch, err error) {
+	if last {
+		m.last, err = jsonpatch.Effect(now.Object, patch, take)
+		return m.last, err
+	}
+	tree, done, err := jsonpatch.ApplyWithin(now.Object, patch, take)
+	if err == nil {
+		now.Change(tree)
+		m.object = tree
+	}
+	return done, err
 }
 
 // A patchMeter counts what the operations of patches take.
@@ -211,42 +237,76 @@ func (p *Program) mutate(ctx context.Context, in *Input, i int, structures Struc
 	if e.err != nil {
 		return nil, e.err
 	}
-	a := in.activation(p, withNamespace|withAuthorizer)
-	out, _, err := a.evaluate(ctx, e, celconfig.RuntimeCELCostBudget)
-	if stop := interrupted(ctx, a); stop != nil {
-		return nil, stop
+	said, err := p.said(ctx, in, i)
+	if err != nil || structure == nil {
+		return said.patch, err
 	}
-	switch {
-	case err != nil:
-		return nil, err
-	case out.err != nil:
-		return nil, out.err
-	}
-	charge := func(weight func() int64) error {
-		if err := a.meter.Try(func() {
-			bytes := weight()
-			a.meter.Call(16*bytes, 8*bytes)
-		}); err != nil {
-			return invalid("expression '%v' resulted in error: %v", e.text, err)
-		}
-		return nil
-	}
-	if err := charge(func() int64 { return a.meter.Weigh(out.value) }); err != nil {
+	m := meter.Meter{Allowance: in.Allowance, Context: ctx}
+	defer m.Release()
+	if err := e.charge(&m, func() int64 { return structure.Weigh(in.Object, said.configuration) }); err != nil {
 		return nil, err
 	}
-	if structure == nil {
-		return operations(out.value)
-	}
-	configuration, err := configurationOf(out.value)
-	if err != nil {
-		return nil, err
-	}
-	if err := charge(func() int64 { return structure.Weigh(in.Object, configuration) }); err != nil {
-		return nil, err
-	}
-	patch, err := structure.Merge(in.Object, configuration)
+	patch, err := structure.Merge(in.Object, said.configuration)
 	if err != nil {
 		return nil, fmt.Errorf("error applying patch: %w", err)
 	}
 	return patch, nil
+}
+
+// A said is the value of the expression of a mutation: operations, or an apply configuration.
+type said struct {
+	patch         usher.Patch
+	configuration map[string]any
+	// operation is that of the request.
+	operation usher.Operation
+}
+
+// mostSaid is the weight that a value may have which is kept for other requests.
+const mostSaid = 4096
+
+// said returns the value of the expression of mutation i. One that is always the same is evaluated once.
+func (p *Program) said(ctx context.Context, in *Input, i int) (said, error) {
+	e := &p.mutations[i]
+	if e.constant {
+		if kept := p.constants[i].Load(); kept != nil && kept.operation == in.Request.Operation {
+			return *kept, nil
+		}
+	}
+	a := in.activation(p, withNamespace|withAuthorizer)
+	defer a.release()
+	out, _, err := a.evaluate(ctx, e, celconfig.RuntimeCELCostBudget)
+	if stop := interrupted(ctx, a); stop != nil {
+		return said{}, stop
+	}
+	if err = cmp.Or(err, out.err); err != nil {
+		return said{}, err
+	}
+	weight := int64(0)
+	if err := e.charge(&a.meter, func() int64 {
+		weight = a.meter.Weigh(out.value)
+		return weight
+	}); err != nil {
+		return said{}, err
+	}
+	value := said{operation: in.Request.Operation}
+	if p.source.Mutations[i].Type == ApplyConfiguration {
+		value.configuration, err = configurationOf(out.value)
+	} else {
+		value.patch, err = operations(out.value)
+	}
+	if e.constant && err == nil && weight <= mostSaid {
+		p.constants[i].Store(&value)
+	}
+	return value, err
+}
+
+// charge takes from a meter what a value of a weight takes to be applied.
+func (e *expression) charge(m *meter.Meter, weight func() int64) error {
+	if err := m.Try(func() {
+		bytes := weight()
+		m.Call(16*bytes, 8*bytes)
+	}); err != nil {
+		return invalid("expression '%v' resulted in error: %v", e.text, err)
+	}
+	return nil
 }
