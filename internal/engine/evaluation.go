@@ -32,6 +32,8 @@ type evaluation struct {
 	input  *rule.Input
 	since  int
 	frames []frame
+	// reused is the frame of all brief rules.
+	reused *frame
 	// common are the values that several of the rules compute.
 	common rule.Common
 	// shares are those of the namespaces whose policies have run, unless this is the evaluation of a pod.

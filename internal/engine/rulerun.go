@@ -49,16 +49,22 @@ type ruleRun struct {
 	asked int
 }
 
-// A frame is the input of a program. It is not reused for another rule: a program may have left
+// A frame is the input of a program. Only after brief programs it is reused for another rule: others may have left
 // goroutines that still read it.
 type frame struct {
 	ctx   deadline.Context
 	input rule.Input
 }
 
-// frame returns an unused frame.
-func (d *evaluation) frame() *frame {
+// frame returns the frame of a rule.
+func (d *evaluation) frame(r *rule.Rule) *frame {
 	const several = 8
+	if r.Brief() {
+		if d.reused == nil {
+			d.reused = &frame{}
+		}
+		return d.reused
+	}
 	if len(d.frames) == 0 {
 		d.frames = make([]frame, min(several, max(len(d.matched), 1)))
 	}
@@ -80,7 +86,7 @@ func (d *evaluation) share(r *rule.Rule) overrun.Share {
 // runRule runs the steps of a rule. It turns a panic into an error.
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
 	share := d.share(r)
-	a := ruleRun{evaluation: d, rule: r, turn: share.Turn, frame: d.frame(), facts: d.factsOf(r)}
+	a := ruleRun{evaluation: d, rule: r, turn: share.Turn, frame: d.frame(r), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
 	a.frame.input = rule.Input{
 		Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0 && d.less == nil, Matched: d.began, OldObject: d.old,
