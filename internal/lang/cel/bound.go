@@ -36,17 +36,14 @@ func Fields(fields map[string]Measure) Measure {
 	return m
 }
 
-// With is the measure of a value that has one more field than that of m, which [Fields] returned.
-func (m Measure) With(name string, field Measure) Measure {
-	fields := maps.Clone(m.fields)
-	if fields == nil {
-		fields = map[string]Measure{}
+// Add adds a field to a measure that [Fields] returned. Those of values that are the same have it, too.
+func (m *Measure) Add(name string, field Measure) {
+	if m.fields == nil {
+		m.fields = map[string]Measure{}
 	}
-	fields[name] = field
-	return Measure{
-		weight: m.weight.plus(field.weight).plus(constant(float64(2 + len(name)))),
-		count:  constant(float64(len(fields))), fields: fields,
-	}
+	m.fields[name] = field
+	m.weight = m.weight.plus(field.weight).plus(constant(float64(2 + len(name))))
+	m.count = constant(float64(len(m.fields)))
 }
 
 func scalar() Measure { return AtMost(1) }

@@ -190,7 +190,9 @@ func (a *analysis) variable(name string, before []variable) has {
 	a.origins[name] = a.from
 	a.from = cel.Provenance{}
 	a.into(&a.limits.variables)
-	a.measures[variablesName] = a.measures[variablesName].With(name, a.value)
+	all := a.measures[variablesName]
+	all.Add(name, a.value)
+	a.measures[variablesName] = all
 	a.sources[variablesName] = cel.VariableFields(variablesName, a.origins)
 	var depends has
 	for name, h := range map[string]has{
