@@ -31,9 +31,7 @@ type evaluation struct {
 	// input is that of [quick], and since counts the rules since it has looked at the time.
 	input  *rule.Input
 	since  int
-	frames []frame
-	// reused is the frame of all brief rules.
-	reused *frame
+	frames frames
 	// common are the values that several of the rules compute.
 	common rule.Common
 	// shares are those of the namespaces whose policies have run, unless this is the evaluation of a pod.

@@ -56,20 +56,27 @@ type frame struct {
 	input rule.Input
 }
 
+// A frames has the frames of an evaluation: those that nobody has used, and the one of all brief rules.
+type frames struct {
+	unused []frame
+	brief  *frame
+}
+
 // frame returns the frame of a rule.
 func (d *evaluation) frame(r *rule.Rule) *frame {
 	const several = 8
+	of := &d.frames
 	if r.Brief() {
-		if d.reused == nil {
-			d.reused = &frame{}
+		if of.brief == nil {
+			of.brief = &frame{}
 		}
-		return d.reused
+		return of.brief
 	}
-	if len(d.frames) == 0 {
-		d.frames = make([]frame, min(several, max(len(d.matched), 1)))
+	if len(of.unused) == 0 {
+		of.unused = make([]frame, min(several, max(len(d.matched), 1)))
 	}
-	f := &d.frames[0]
-	d.frames = d.frames[1:]
+	f := &of.unused[0]
+	of.unused = of.unused[1:]
 	return f
 }
 

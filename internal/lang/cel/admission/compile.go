@@ -81,10 +81,8 @@ type Program struct {
 	messages    []expression
 	annotations []expression
 	mutations   []expression
-	// constants are the values of mutations that are always the same, once they are known.
-	constants []atomic.Pointer[said]
-	texts     []expression
-	reads     reads
+	texts       []expression
+	reads       reads
 	// patched are the paths that mutations change.
 	patched usher.Paths
 	// tellings are what the policy tells.
@@ -118,6 +116,8 @@ type expression struct {
 	// constant says that the value is the same for every request.
 	constant bool
 	brief    bool
+	// said is the value of a mutation that is always the same, once it is known.
+	said *atomic.Pointer[said]
 }
 
 // A variable is the expression of a variable.

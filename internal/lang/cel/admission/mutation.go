@@ -65,7 +65,6 @@ func patchTypes() environment.VersionedOptions {
 // mutations compiles the mutations of p.
 func (c *compilation) mutations(p *Program) {
 	c.declared.patchTypes = true
-	p.constants = make([]atomic.Pointer[said], len(p.source.Mutations))
 	for i, m := range p.source.Mutations {
 		if m.Program != nil {
 			p.mutations = append(p.mutations, expression{other: m.Program})
@@ -77,6 +76,7 @@ func (c *compilation) mutations(p *Program) {
 			c.patched.Add()
 		}
 		compiled, _ := c.compile(m.field(i), m.Expression, output)
+		compiled.said = &atomic.Pointer[said]{}
 		c.tell(m.field(i), true)
 		p.mutations = append(p.mutations, compiled)
 	}
@@ -268,7 +268,7 @@ const mostSaid = 4096
 func (p *Program) said(ctx context.Context, in *Input, i int) (said, error) {
 	e := &p.mutations[i]
 	if e.constant {
-		if kept := p.constants[i].Load(); kept != nil && kept.operation == in.Request.Operation {
+		if kept := e.said.Load(); kept != nil && kept.operation == in.Request.Operation {
 			return *kept, nil
 		}
 	}
@@ -295,7 +295,7 @@ func (p *Program) said(ctx context.Context, in *Input, i int) (said, error) {
 		value.patch, err = operations(out.value)
 	}
 	if e.constant && err == nil && weight <= mostSaid {
-		p.constants[i].Store(&value)
+		e.said.Store(&value)
 	}
 	return value, err
 }
