@@ -62,6 +62,14 @@ func newEditor(tree map[string]any, patch usher.Patch, meter Meter) *editor {
 	return e
 }
 
+// Join returns the operations of a patch and then those of another. It may be one of the two: do not change these.
+func Join(first, second usher.Patch) usher.Patch {
+	if len(first) == 0 {
+		return second[:len(second):len(second)]
+	}
+	return append(first, second...)
+}
+
 // An Editor applies patches one after the other. It copies what it changes once, and then changes
 // the copy: a tree that Tree returned may change with the next patch.
 type Editor struct {

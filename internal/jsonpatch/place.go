@@ -39,6 +39,9 @@ func (p place) index(i int) place {
 	return p
 }
 
+// fewTokens is how many tokens most paths have at most.
+const fewTokens = 8
+
 // find follows path to the container of its last key. It is not ok if a container on the way is
 // missing or null. Text before the first slash is ignored.
 func (e *editor) find(path string) (place, bool) {
@@ -47,6 +50,9 @@ func (e *editor) find(path string) (place, bool) {
 		return place{}, false
 	}
 	at := place{path: path, canonical: head == ""}
+	if e.tokens == nil {
+		e.tokens = make([]string, 0, fewTokens)
+	}
 	e.tokens = e.tokens[:0]
 	node := any(e.root)
 	for {

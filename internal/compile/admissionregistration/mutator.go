@@ -59,7 +59,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			}
 			evaluation.Change(object)
 		}
-		out.Patch = append(out.Patch, result.Patch...)
+		out.Patch = result.After(out.Patch)
 		if m.fail(&out, result.Failures); out.Verdict == usher.Deny {
 			out.Patch = nil
 			break

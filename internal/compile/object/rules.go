@@ -270,7 +270,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			}
 			expressions.Change(object)
 		}
-		out.Patch = append(out.Patch, result.Patch...)
+		out.Patch = result.After(out.Patch)
 	}
 	if evaluated {
 		out.Skipped = ""

@@ -106,6 +106,9 @@ func (m *Mutated) Object() (map[string]any, error) {
 	return object, err
 }
 
+// After returns operations and then those of the patch, as [jsonpatch.Join] does.
+func (m *Mutated) After(first usher.Patch) usher.Patch { return jsonpatch.Join(first, m.Patch) }
+
 // A Failure is an error of one mutation.
 type Failure struct {
 	// Index is that of the mutation, and -1 for an error of the conditions.
@@ -167,7 +170,7 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 		patch, err := p.mutate(ctx, now, i, structures)
 		if err == nil {
 			if patch, err = m.apply(now, patch, i == len(p.mutations)-1, patches.take); err == nil {
-				m.Patch = append(m.Patch, patch...)
+				m.Patch = jsonpatch.Join(m.Patch, patch)
 				continue
 			}
 			if errors.Is(err, jsonpatch.ErrTest) {
