@@ -241,7 +241,10 @@ func (a *asking) actsAt(r *rule.ResourceRule, help string) {
 				continue
 			}
 			p := Place{GroupResource: schema.GroupResource{Group: group, Resource: name}, Subresource: subresource}
-			before := len(a.rights)
+			before, help := len(a.rights), help
+			if group != "*" && name != "*" && authz.ScopeOf(group, name) == authz.ScopeUnknown {
+				help = "if its objects are in no namespace, no right helps: a policy of a namespace never sees these, a ClusterObjectPolicy does; otherwise " + help
+			}
 			for _, operation := range operations {
 				a.add(fmt.Sprintf("a policy that acts on %s needs", nameOf(p)), help, p, verbs[operation], "")
 			}

@@ -238,16 +238,18 @@ func writing(t *testing.T, p *v1alpha1.OverridePolicy) *usher.Request {
 // of rights that would change nothing. The right is needed nevertheless.
 func TestClusterScopedResourcesAreNotForANamespace(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ resources, refused string }{
-		{"deployments", "no such resource: the API group \"\" has no deployments: write apiGroups: [\"apps\"] in spec.matchConstraints"},
-		{"confmaps", "no such resource: the API group \"\" has no confmaps: correct spec.matchConstraints"},
-		{"namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
-		{"pods, namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
-		{"configmaps", "a policy that acts on configmaps needs permission to create and update configmaps in shop, which ann does not have " +
+	for _, test := range []struct{ groups, resources, refused string }{
+		{`""`, "deployments", "no such resource: the API group \"\" has no deployments: write apiGroups: [\"apps\"] in spec.matchConstraints"},
+		{`""`, "confmaps", "no such resource: the API group \"\" has no confmaps: correct spec.matchConstraints"},
+		{`""`, "namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
+		{`""`, "pods, namespaces", "it is only for objects of the namespace shop, and namespaces are in none: remove them from spec.matchConstraints, a ClusterObjectPolicy is for them"},
+		{`""`, "configmaps", "a policy that acts on configmaps needs permission to create and update configmaps in shop, which ann does not have " +
 			"(name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace)"},
+		{"example.com", "widgets", "a policy that acts on widgets.example.com needs permission to create and update widgets.example.com in shop, which ann does not have " +
+			"(if its objects are in no namespace, no right helps: a policy of a namespace never sees these, a ClusterObjectPolicy does; otherwise name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace)"},
 	} {
 		var p usherv1alpha1.ObjectPolicy
-		text := fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [%s]}]}, podTemplates: "Off", validations: [{expression: 'true'}]}`, test.resources)
+		text := fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [%s]}]}, podTemplates: "Off", validations: [{expression: 'true'}]}`, test.groups, test.resources)
 		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
 			t.Fatal(err)
 		}
