@@ -66,6 +66,10 @@ run: build ## start the webhook with the example policies and decide the sample 
 build: ## build bin/usher
 	@GO='$(GO)' hack/build.sh $(USHER) ./cmd/usher -pgo=$(PGO)
 
+.PHONY: verify
+verify: ## build bin/usher-verify, which verifies signatures of packs
+	@cd cmd/usher-verify && GO='$(GO)' ../../hack/build.sh ../../bin/usher-verify . '-ldflags=-s -w'
+
 .PHONY: samples
 samples: ## build bin/usher-samples, the sample webhooks of Kubernetes
 	@GO='$(GO)' hack/build.sh $(SAMPLES) ./cmd/usher-samples
@@ -130,6 +134,7 @@ unit: ## run unit tests of every package, and fuzz targets on their corpus
 	@cd bench && $(GOTEST) ./...
 	@cd tools/supply && $(GOTEST) ./...
 	@cd tools/site && $(GOTEST) ./...
+	@cd cmd/usher-verify && $(GOTEST) ./...
 
 # Where the race detector looks for packages in which goroutines meet.
 RACE := . ./door/... ./fact/... ./live ./observe/... ./plugin ./source/... ./webhook ./internal/...
@@ -167,7 +172,7 @@ format-check:
 	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 
 # All modules with Go code. The linter is built once for them.
-export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus web/e2e tools/supply tools/site
+export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver tools/prometheus web/e2e tools/supply tools/site cmd/usher-verify
 
 .PHONY: lint
 lint: format-check ## run gofmt, golangci-lint on everything, and actionlint on the workflows

@@ -14,7 +14,7 @@ compiles() {
         # It reads the types of what it lints from what is compiled.
         for module in ${MODULES:-.}; do (cd "$module" && "$stale" -test ./...); done
         ;;
-    unit) "$stale" -test ./... && (cd bench && "$stale" -test ./...) && (cd tools/supply && "$stale" -test ./...) && (cd tools/site && "$stale" -test ./...) ;;
+    unit) "$stale" -test ./... && (cd bench && "$stale" -test ./...) && (cd tools/supply && "$stale" -test ./...) && (cd tools/site && "$stale" -test ./...) && (cd cmd/usher-verify && "$stale" -test ./...) ;;
     race) CGO_ENABLED=1 "$stale" -test -race . ./plugin ./door/... ./internal/engine/... ./internal/serve/... | sed 's/$/ with the race detector/' ;;
     alerts) (cd tools/prometheus && "$stale" -test ./...) ;;
     e2e) (cd sandbox && "$stale" -test ./...) ;;

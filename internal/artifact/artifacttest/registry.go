@@ -3,14 +3,20 @@ package artifacttest
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // A Registry keeps what is pushed to it, as the distribution specification of OCI has it.
@@ -73,9 +79,54 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		}
 		w.Header().Set("Docker-Content-Digest", r.Put(name, q.Header.Get("Content-Type"), body))
 		w.WriteHeader(http.StatusCreated)
+	case len(path) > 1 && path[len(path)-2] == "referrers":
+		r.refer(w, name)
 	default:
 		r.send(w, q, name)
 	}
+}
+
+// refer sends an index of the manifests whose subject has a digest.
+func (r *Registry) refer(w http.ResponseWriter, of string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	index := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
+	index.SchemaVersion = 2
+	for _, name := range slices.Sorted(maps.Keys(r.content)) {
+		var manifest ocispec.Manifest
+		if r.types[name] != ocispec.MediaTypeImageManifest || !strings.HasPrefix(name, "sha256:") || json.Unmarshal(r.content[name], &manifest) != nil {
+			continue
+		}
+		if manifest.Subject != nil && manifest.Subject.Digest.String() == of {
+			described := describe(manifest.MediaType, r.content[name])
+			described.ArtifactType = manifest.ArtifactType
+			index.Manifests = append(index.Manifests, described)
+		}
+	}
+	w.Header().Set("Content-Type", index.MediaType)
+	_ = json.NewEncoder(w).Encode(index)
+}
+
+func describe(mediaType string, content []byte) ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
+}
+
+// Sign keeps a bundle that refers to what has a digest, as cosign does.
+func (r *Registry) Sign(t testing.TB, of string, bundle []byte) {
+	t.Helper()
+	const bundleType = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	layer := describe(bundleType, bundle)
+	r.Put(layer.Digest.String(), "", bundle)
+	manifest := ocispec.Manifest{
+		MediaType: ocispec.MediaTypeImageManifest, ArtifactType: bundleType, Config: ocispec.DescriptorEmptyJSON,
+		Layers: []ocispec.Descriptor{layer}, Subject: &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.Digest(of)},
+	}
+	manifest.SchemaVersion = 2
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Put(describe("", text).Digest.String(), manifest.MediaType, text)
 }
 
 func (r *Registry) send(w http.ResponseWriter, q *http.Request, name string) {

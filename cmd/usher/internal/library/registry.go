@@ -23,7 +23,8 @@ the reference with its digest: the one to install it by. The same files have the
 digest. Credentials are those of Docker's configuration. A registry at a loopback address
 is called without TLS.
 
-It is signed by others: 'cosign sign' with the printed reference, without oci://.`,
+It is signed by others: 'cosign sign' with the printed reference, without oci://. Those who
+pull or install it verify that with --signed-by.`,
 		Example: "  usher library push packs/acme oci://registry.acme.example/policies/acme:1.2.0",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,17 +48,19 @@ It is signed by others: 'cosign sign' with the printed reference, without oci://
 }
 
 func newPull(s cli.Streams) *cobra.Command {
-	var out string
+	var out, signedBy string
 	cmd := &cobra.Command{
 		Use:   "pull REFERENCE",
 		Short: "Write a pack of an OCI registry to a folder",
 		Long: `Pull writes the pack that a registry has to a folder, in which none of its files may exist,
 and prints the reference with its digest. Nothing is written unless all of it has the digest
-of the reference, or the one that the registry has for the tag, and is a pack without errors.
+of the reference, or the one that the registry has for the tag, and is a pack without errors;
+with --signed-by, unless somebody whom that file names has signed the digest with cosign.
 Credentials are those of Docker's configuration. A registry at a loopback address is called
 without TLS.`,
-		Example: "  usher library pull oci://registry.acme.example/policies/acme:1.2.0 --out packs/acme",
-		Args:    cobra.ExactArgs(1),
+		Example: `  usher library pull oci://registry.acme.example/policies/acme:1.2.0 --out packs/acme
+  usher library pull oci://registry.acme.example/policies/acme:1.2.0 --out packs/acme --signed-by cosign.pub`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := artifact.Parse(args[0])
 			if err == nil && out == "" {
@@ -66,7 +69,7 @@ without TLS.`,
 			if err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 			}
-			_, all, at, err := packs.Pull(cmd.Context(), ref)
+			_, all, at, err := packs.Pull(cmd.Context(), ref, signedBy)
 			if err != nil {
 				return err
 			}
@@ -81,5 +84,6 @@ without TLS.`,
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "folder to write the files to")
+	cmd.Flags().StringVar(&signedBy, "signed-by", "", packs.SignedBy)
 	return cmd
 }

@@ -28,6 +28,7 @@ type Flags struct {
 	folders, params []string
 	namespaces      []string
 	action          string
+	signedBy        string
 	command         *cobra.Command
 	// all are the packs, once they are read.
 	all []library.Pack
@@ -37,6 +38,7 @@ type Flags struct {
 func (f *Flags) Register(cmd *cobra.Command) {
 	f.command = cmd
 	cmd.Flags().StringArrayVar(&f.folders, "packs", nil, "folder with a pack.yaml, or with folders that have one: packs of your own; or one in a registry, oci://HOST/NAME@sha256:DIGEST (repeatable)")
+	cmd.Flags().StringVar(&f.signedBy, "signed-by", "", SignedBy)
 }
 
 // RegisterSettings adds the flags with the settings of policies.
@@ -60,6 +62,9 @@ func (f *Flags) Packs() ([]library.Pack, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.signedBy != "" && !slices.ContainsFunc(f.folders, inRegistry) {
+		return nil, errors.New("--signed-by is for packs in registries: --packs names none")
+	}
 	for _, folder := range f.folders {
 		found, err := f.read(folder)
 		if err != nil {
@@ -71,11 +76,13 @@ func (f *Flags) Packs() ([]library.Pack, error) {
 	return f.all, err
 }
 
+func inRegistry(folder string) bool { return strings.HasPrefix(folder, artifact.Scheme) }
+
 // read returns the pack in a registry or a folder, or those in the folders of it. Links that lead out of the
 // folder are not followed: packs come from others.
 func (f *Flags) read(folder string) ([]library.Pack, error) {
-	if strings.HasPrefix(folder, artifact.Scheme) {
-		pack, err := pinned(f.command.Context(), folder)
+	if inRegistry(folder) {
+		pack, err := pinned(f.command.Context(), folder, f.signedBy)
 		return []library.Pack{pack}, err
 	}
 	root, err := os.OpenRoot(folder)

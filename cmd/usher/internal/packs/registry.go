@@ -15,23 +15,29 @@ import (
 )
 
 // pinned returns the pack of a registry, which has to be named by its digest.
-func pinned(ctx context.Context, reference string) (library.Pack, error) {
+func pinned(ctx context.Context, reference, signedBy string) (library.Pack, error) {
 	ref, err := artifact.Parse(reference)
 	if err != nil {
 		return library.Pack{}, err
 	}
-	pack, _, at, err := Pull(ctx, ref)
+	pack, _, at, err := Pull(ctx, ref, signedBy)
 	if err == nil && !ref.Pinned() {
 		err = fmt.Errorf("expected a digest, since a tag can mean something else tomorrow: it is %s now", at)
 	}
 	return pack, err
 }
 
-// Pull returns a pack that a registry has, its files, and the reference with its digest.
-func Pull(ctx context.Context, ref artifact.Reference) (library.Pack, map[string][]byte, string, error) {
+// Pull returns a pack that a registry has, its files, and the reference with its digest. Unless signedBy is empty, it
+// is the file that names who has to have signed that digest; what nobody has signed is not read.
+func Pull(ctx context.Context, ref artifact.Reference, signedBy string) (library.Pack, map[string][]byte, string, error) {
 	files, digest, err := artifact.Pull(ctx, ref)
 	if err != nil {
 		return library.Pack{}, nil, "", err
+	}
+	if signedBy != "" {
+		if err := verify(ctx, ref, digest, signedBy); err != nil {
+			return library.Pack{}, nil, "", err
+		}
 	}
 	folder, err := inMemory(files)
 	if err != nil {
