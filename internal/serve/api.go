@@ -18,6 +18,8 @@ type API struct {
 	Address string
 	// Audiences are the accepted audiences of tokens.
 	Audiences []string
+	// Recordings is how many bytes of memory recordings of refused requests take at most; 0 means that there are none.
+	Recordings int64
 }
 
 // newAPI opens the port.
@@ -25,13 +27,16 @@ func (s *Server) newAPI(c *API) (*endpoint, error) {
 	if s.config.Cluster == nil {
 		return nil, errors.New("serve API: only the API server of a cluster knows who may use it")
 	}
+	handlers := map[string]http.Handler{
+		delegated.Decisions:          decisions.New(s.decisions, "DecisionList"),
+		delegated.CandidateDecisions: decisions.New(s.differences, "CandidateDecisionList"),
+		delegated.AuditResults:       auditapi.New(s.cluster.audit.API()),
+	}
+	if s.recordings != nil {
+		handlers[delegated.Recordings] = s.recordings
+	}
 	api, err := delegated.New(delegated.Options{
-		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences,
-		Handlers: map[string]http.Handler{
-			delegated.Decisions:          decisions.New(s.decisions, "DecisionList"),
-			delegated.CandidateDecisions: decisions.New(s.differences, "CandidateDecisionList"),
-			delegated.AuditResults:       auditapi.New(s.cluster.audit.API()),
-		},
+		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences, Handlers: handlers,
 		Answered: s.metrics.APIRequest, Refused: refused(s.metrics, "api", delegated.Reasons()), Log: s.config.Log,
 	})
 	if err != nil {

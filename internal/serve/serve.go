@@ -30,6 +30,7 @@ import (
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/memory"
 	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/recording"
 	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/rule"
@@ -53,6 +54,8 @@ type Server struct {
 	readers *delegated.Guard
 	// decisions has the last decisions, differences those of candidates that differ; nil if nobody can read them.
 	decisions, differences *recent.Ring
+	// recordings are of refused requests; nil if there are none.
+	recordings *recording.Store
 
 	protection *protection
 	limits     *limit.Limiter
@@ -206,6 +209,9 @@ func (s *Server) keepDecisions() {
 			more, ofCandidates := s.differences.Subscribers()
 			return n + more, ofDecisions + ofCandidates
 		})
+		if most := s.config.API.Recordings; most > 0 {
+			s.recordings = recording.New(most)
+		}
 	}
 }
 
@@ -280,7 +286,7 @@ func (s *Server) mux() http.Handler {
 		mux.Handle("GET "+metricsPath, s.readers.Require(metricsPath, s.metrics.Handler()))
 	}
 	decide := s.config.tracing.Decider(s.live)
-	shown := probe.Apart(decide, recent.Wrap(decide, s.decisions))
+	shown := probe.Apart(decide, recording.Wrap(recent.Wrap(decide, s.decisions), s.recordings))
 	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(shown, s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))

@@ -331,6 +331,6 @@ export const lastOf =
     });
 
 /** live asks for an object with its policies as something that can be decided. */
-export function live(of: { object?: Ref & { apiVersion: string }; policies: Ref[]; user?: string; operation?: string; subresource?: string }, signal: AbortSignal): Promise<Opened> {
+export function live(of: { object?: Ref & { apiVersion: string }; policies: Ref[]; user?: string; operation?: string; subresource?: string; request?: { uid: string; namespace?: string; replica: string } }, signal: AbortSignal): Promise<Opened> {
   return post<Opened>("live/open", of, signal);
 }

@@ -142,6 +142,7 @@ function Decided({ r }: { r: Row }) {
             user: r.user,
             operation: r.operation,
             ...(r.subresource ? { subresource: r.subresource } : {}),
+            ...(r.uid && (r.verdict === "deny" || r.verdict === "error") ? { request: { uid: r.uid, ...(r.namespace ? { namespace: r.namespace } : {}), replica: r.replica } } : {}),
           }}
           exempt={r.exempt ?? ""}
           title={target(r)}

@@ -12,7 +12,7 @@ func flagGroups() []cli.FlagGroup {
 		{Title: "Server", Flags: []string{"bind-address", "port", "client-*", "token-file", "request-timeout", "max-body-bytes", "max-in-flight", "shutdown-grace"}},
 		{Title: "Certificates", Flags: []string{"tls-*", "cert-*"}},
 		{Title: "Authorization webhooks", Flags: []string{"authorization-*"}},
-		{Title: "API", Flags: []string{"api-*"}},
+		{Title: "API", Flags: []string{"api-*", "record-*"}},
 		{Title: "Audit", Flags: []string{"audit", "audit-*", "reports", "report-*"}},
 		{Title: "Logs, metrics and traces", Flags: []string{"log-*", "trace-*", "tracing-config-file", "metrics-*", "enable-pprof"}},
 	}

@@ -39,6 +39,15 @@ type Opening struct {
 	// Operation is CREATE without any.
 	Operation   string `json:"operation,omitempty"`
 	Subresource string `json:"subresource,omitempty"`
+	// Request names a request that was refused, of which there may be a recording; nil for none.
+	Request *RequestRef `json:"request,omitempty"`
+}
+
+// A RequestRef names a request that a replica has decided.
+type RequestRef struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace,omitempty"`
+	Replica   string `json:"replica,omitempty"`
 }
 
 // Opened is a state of the playground.
@@ -56,9 +65,6 @@ const notKept = "the request is not kept: the object is as it is now, and not as
 func (l *Live) open(ctx context.Context, in *Opening) (*Opened, error) {
 	o := &Opened{Lacks: []string{}, Commands: []Command{}, Missing: []Gap{}}
 	o.State.User.Name, o.State.Operation, o.State.Subresource = in.User, in.Operation, in.Subresource
-	if in.User != "" {
-		o.Lacks = append(o.Lacks, "the groups of the user are not known: add them if policies read them")
-	}
 	o.lines(in)
 	if l.clients == nil {
 		o.Missing = append(o.Missing, noKubeconfig)
@@ -77,6 +83,15 @@ func (l *Live) open(ctx context.Context, in *Opening) (*Opened, error) {
 		return nil, err
 	}
 	o.State.Policies = strings.Join(texts, "---\n")
+	if in.Request != nil {
+		found, err := l.recorded(ctx, in.Request, o)
+		if found || err != nil {
+			return o, err
+		}
+	}
+	if in.User != "" && len(o.State.User.Groups) == 0 {
+		o.Lacks = append(o.Lacks, "the groups of the user are not known: add them if policies read them")
+	}
 	if in.Object == nil || in.Object.Name == "" {
 		o.Missing = append(o.Missing, notRecorded)
 		return o, nil
@@ -90,7 +105,7 @@ func (l *Live) open(ctx context.Context, in *Opening) (*Opened, error) {
 	return o, nil
 }
 
-var notRecorded = Gap{"recordings", "Usher keeps the names of requests, and not what is in them: write the object that was refused into the playground", ""}
+var notRecorded = Gap{"recordings", "Usher keeps the names of requests, and what is in those that it refuses only with usher serve --record-memory: write the object that was refused into the playground", ""}
 
 // lines adds commands about an object.
 func (o *Opened) lines(in *Opening) {
@@ -283,7 +298,7 @@ func (l *Live) object(ctx context.Context, in *Opening, o *Opened) error {
 func (l *Live) gather(ctx context.Context, o *Opened) error {
 	s := &o.State
 	g, err := l.attempts.Gather(ctx, &try.Attempt{
-		Policies: s.Policies, Object: s.Object, OldObject: s.OldObject, Operation: s.Operation, Subresource: s.Subresource, User: usher.User{Name: s.User.Name},
+		Policies: s.Policies, Object: s.Object, OldObject: s.OldObject, Operation: s.Operation, Subresource: s.Subresource, User: usher.User{Name: s.User.Name, Groups: s.User.Groups},
 	}, fact.Resolvers{fact.Objects: l.facts})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -36,6 +36,7 @@ import (
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/delegated/delegatedtest"
 	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/recording"
 	"github.com/usher-dev/usher/internal/serve/decisions"
 )
 
@@ -54,13 +55,15 @@ type rig struct {
 	rings   []*recent.Ring
 	servers []*httptest.Server
 	audit   *resulttest.Reader
+	// recordings are those of the second replica.
+	recordings *recording.Store
 	// streams is how many replicas serve now.
 	streams atomic.Int64
 }
 
 func newRig(t *testing.T, objects ...string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), cluster: delegatedtest.NewCluster(t), api: newAPIServer(t, objects), audit: &resulttest.Reader{Pass: 1, States: []result.KindState{{Kind: result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}, Objects: 9}}}}
+	r := &rig{t: t, dir: t.TempDir(), cluster: delegatedtest.NewCluster(t), api: newAPIServer(t, objects), recordings: recording.New(1 << 20), audit: &resulttest.Reader{Pass: 1, States: []result.KindState{{Kind: result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}, Objects: 9}}}}
 	for _, verb := range delegated.Verbs() {
 		for _, resource := range delegated.Resources() {
 			r.cluster.Grant("admin", verb, resource, "")
@@ -80,6 +83,9 @@ func newRig(t *testing.T, objects ...string) *rig {
 				}
 				return r.audit
 			}}),
+		}
+		if i == 1 {
+			handlers[delegated.Recordings] = r.recordings
 		}
 		api, err := delegated.New(delegated.Options{Client: r.cluster.Client, Audiences: []string{delegatedtest.Audience}, Log: slog.New(slog.DiscardHandler), Handlers: handlers})
 		if err != nil {

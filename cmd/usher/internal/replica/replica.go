@@ -241,8 +241,11 @@ func Hint(err error, verb, resource, namespace string) string {
 		return fmt.Sprintf("name a namespace with -n; or have an administrator grant you %s on %s.%s in all namespaces", verb, resource, delegated.Group)
 	case apierrors.IsForbidden(err):
 		role := "edit"
-		if resource == delegated.AuditResults {
+		switch resource {
+		case delegated.AuditResults:
 			role = "view"
+		case delegated.Recordings:
+			role = "admin"
 		}
 		return fmt.Sprintf("have an administrator grant you %s on %s.%s in namespace %s: the ClusterRole %s has it, unless the chart was installed with api.aggregateRoles=false", verb, resource, delegated.Group, namespace, role)
 	case apierrors.IsUnauthorized(err):

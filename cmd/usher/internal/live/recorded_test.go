@@ -1,0 +1,66 @@
+package live_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/usher/internal/live"
+	"github.com/usher-dev/usher/internal/audit/result"
+)
+
+// TestOpenRecorded: a request that was refused is opened as it came, by users who may read recordings of its namespace.
+func TestOpenRecorded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, everything()...)
+	refused := func(uid, namespace, kind, object string) {
+		r.recordings.Add(&usher.Request{
+			UID: uid, Phase: usher.Validate, Operation: usher.Create, Kind: schema.GroupVersionKind{Version: "v1", Kind: kind}, Namespace: namespace, Trusted: true,
+			User: usher.User{Name: "jane", Groups: []string{"dev"}}, Object: usher.RawObject([]byte(object)),
+		})
+	}
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","namespace":"NAMESPACE","managedFields":[{}]},"status":{"phase":"\u001b[2J"}}`
+	refused("one", "shop", "Pod", strings.ReplaceAll(pod, "NAMESPACE", "shop"))
+	refused("two", "bank", "Pod", strings.ReplaceAll(pod, "NAMESPACE", "bank"))
+	refused("three", "shop", "Secret", `{"apiVersion":"v1","kind":"Secret","data":{"key":"aHVudGVyMg=="}}`)
+	team := []live.Ref{{Kind: "ClusterObjectPolicy", Name: "team"}}
+	admin, ann := r.open("admin"), r.open("ann")
+	opening := func(uid, namespace string) live.Opening {
+		return live.Opening{Policies: team, User: "jane", Operation: "CREATE", Request: &live.RequestRef{UID: uid, Namespace: namespace, Replica: "none"}}
+	}
+	for _, p := range []*page{admin, ann} {
+		got := ask[live.Opened](p, "live/open", opening("one", "shop"), http.StatusOK)
+		if s := got.State; !strings.Contains(s.Object, "generateName: web-") || strings.Contains(s.Object, "managedFields") || strings.Contains(s.Object, "\x1b") || s.User.Name != "jane" || !slices.Equal(s.User.Groups, []string{"dev"}) || s.Namespace != "shop" {
+			t.Errorf("%+v, %+v", s, got.Missing)
+		}
+		if slices.ContainsFunc(got.Lacks, func(text string) bool { return strings.Contains(text, "groups") }) {
+			t.Errorf("it lacks %q", got.Lacks)
+		}
+	}
+	for _, row := range []struct {
+		p              *page
+		uid, namespace string
+		reason         string
+	}{
+		{ann, "two", "bank", "another namespace"}, {ann, "two", "shop", "the UID of another namespace"}, {ann, "two", "", "all namespaces"}, {ann, "../one", "shop", "a path"},
+		{admin, "none", "shop", "no recording"}, {admin, "three", "shop", "a Secret"},
+	} {
+		got := ask[live.Opened](row.p, "live/open", opening(row.uid, row.namespace), http.StatusOK)
+		if got.State.Object != "" || !slices.ContainsFunc(got.Missing, func(g live.Gap) bool { return g.What == "recordings" }) {
+			t.Errorf("%s: %+v", row.reason, got)
+		}
+	}
+	if all := admin.seen.String() + ann.seen.String(); strings.Contains(all, "aHVudGVyMg") || strings.Contains(ann.seen.String(), "namespace: bank") {
+		t.Error("a page gets what nobody may see")
+	}
+	// Without a recording the object as it is now is opened.
+	in := opening("none", "shop")
+	in.Object = &result.Identity{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}
+	if got := ask[live.Opened](admin, "live/open", in, http.StatusOK); got.State.Object == "" || len(got.Lacks) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
