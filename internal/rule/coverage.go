@@ -2,6 +2,7 @@ package rule
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ type Coverage struct {
 	// MutateResources and ValidateResources are the endpoints of rules that name resources, but for
 	// MutateReinvoked and ValidateExisting, which are those of rules that are [Rule.Reinvoked] and
 	// [Rule.Inspects].
-	MutateResources, MutateReinvoked, ValidateResources, ValidateExisting []ResourceRule
+	MutateResources, MutateReinvoked, ValidateResources, ValidateExisting []CoveredResource
 	// Candidates is what candidates are for; nil if there are none. Rules do not cover it.
 	Candidates *CandidateCoverage
 }
@@ -108,7 +109,7 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 }
 
 // Resources returns the endpoints that are covered of the requests that an entry is for.
-func (c Coverage) Resources(e Entry) []ResourceRule {
+func (c Coverage) Resources(e Entry) []CoveredResource {
 	if e.Versions != "" || e.Part == Metadata || e.Part.isOfPolicies() || e.OfCandidates() {
 		return nil
 	}
@@ -127,11 +128,15 @@ func (c Coverage) Resources(e Entry) []ResourceRule {
 	return slices.Concat(most, rest)
 }
 
-// coveredResources returns the endpoints of the rules of an entry that name resources, sorted.
-// Several matches of a rule all have to hold: one of them covers the rule.
-func coveredResources(rules []Rule, e Entry) []ResourceRule {
+// coveredResources returns the endpoints of the rules of an entry that name resources, sorted, those of policies of
+// namespaces apart. Several matches of a rule all have to hold: one of them covers the rule.
+func coveredResources(rules []Rule, e Entry) []CoveredResource {
 	every := ResourceRule{Groups: []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"}}
-	texts := map[string]ResourceRule{}
+	type key struct {
+		tenants bool
+		text    string
+	}
+	covered := map[key]*CoveredResource{}
 	for i := range rules {
 		m := &rules[i].Match
 		if rules[i].Phase != e.Phase || len(m.Resources) == 0 || !e.narrow(&rules[i]) {
@@ -144,14 +149,25 @@ func coveredResources(rules []Rule, e Entry) []ResourceRule {
 				break
 			}
 		}
+		in, tenants := m.Namespaces, m.Namespace != ""
+		if tenants {
+			in = in.And(Namespaces{Names: []string{m.Namespace}, Only: true})
+		}
 		for _, r := range covering {
 			r.Names = nil
-			texts[r.String()] = r
+			at := key{tenants, r.String()}
+			if known := covered[at]; known != nil {
+				known.Namespaces = known.Namespaces.Or(in)
+				continue
+			}
+			covered[at] = &CoveredResource{r, in, tenants}
 		}
 	}
-	var all []ResourceRule
-	for _, text := range slices.Sorted(maps.Keys(texts)) {
-		all = append(all, texts[text])
+	var all []CoveredResource
+	for _, at := range slices.SortedFunc(maps.Keys(covered), func(a, b key) int {
+		return cmp.Or(strings.Compare(a.text, b.text), strings.Compare(fmt.Sprint(a.tenants), fmt.Sprint(b.tenants)))
+	}) {
+		all = append(all, *covered[at])
 	}
 	return all
 }

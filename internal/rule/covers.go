@@ -22,7 +22,8 @@ func (c Coverage) Covers(r *usher.Request) bool {
 	if !named {
 		e = CompleteEntryOf(r)
 	}
-	if e.Phase == r.Phase && !isAdmissionConfiguration(r) && anyMatches(c.Resources(e), r) {
+	if e.Phase == r.Phase && !isAdmissionConfiguration(r) &&
+		slices.ContainsFunc(c.Resources(e), func(c CoveredResource) bool { return c.Matches(r) }) {
 		return true
 	}
 	if e.Part == Once {

@@ -15,6 +15,9 @@ type Match struct {
 	// Namespace, if set, limits the rule to objects of that namespace, regardless of selectors: it
 	// is the namespace of the policy.
 	Namespace string
+	// Namespaces are those where requests for objects in namespaces have to be, as far as names decide that: of
+	// others the program of the rule says nothing. Nothing but coverages reads them.
+	Namespaces Namespaces
 	// Excluded are kinds that the rule never matches, regardless of selectors.
 	Excluded *Excluded
 	// Selectors are alternatives; none means every object of every kind.

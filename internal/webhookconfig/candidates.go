@@ -50,7 +50,7 @@ func (e *Applier) candidates(phase usher.Phase, c *rule.CandidateCoverage, inFor
 			if at := inForce[i].Entry; at.Versions != "" || at.Part != rule.Objects && at.Part != rule.Once {
 				continue
 			}
-			if own := inForce[i].Conditions[len(e.always())+1:]; len(own) > 0 {
+			if own := e.own(&inForce[i]); len(own) > 0 {
 				entry.Conditions = append(entry.Conditions, unlessSent(inForce[i].Rules, own))
 				continue
 			}

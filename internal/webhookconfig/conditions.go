@@ -3,15 +3,9 @@ package webhookconfig
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
-
-// maxNamespaces bounds the list of namespaces in a condition. With more than that it is
-// cheaper to ask.
-const maxNamespaces = 100
 
 // recovery are the conditions without which a server that is down could keep a cluster down:
 // nodes could not report, leaders could not be elected, an API server could not start.
@@ -76,33 +70,10 @@ func (e *Applier) always() []admissionv1.MatchCondition {
 }
 
 // conditions are those of every entry for other objects than policies, and one that excludes
-// namespaces without policies, if all policies are for a few.
+// namespaces, if no policy is for what is found in them.
 func (e *Applier) conditions(found []*located) []admissionv1.MatchCondition {
-	conditions := append(e.always(), notPolicies)
-	namespaces, limited := namespacesOf(found)
-	if !limited {
-		return conditions
-	}
-	return append(conditions, admissionv1.MatchCondition{
-		Name:       "namespaces-with-policies",
-		Expression: fmt.Sprintf(`has(request.namespace) && request.namespace in ['%s']`, strings.Join(namespaces, "', '")),
-	})
+	return append(append(e.always(), notPolicies), within(found)...)
 }
 
-// namespacesOf returns the namespaces of all that is found, sorted; it is not limited to
-// them if they are too many, or something is covered in all of them.
-func namespacesOf(found []*located) (namespaces []string, limited bool) {
-	set := map[string]bool{}
-	for _, l := range found {
-		if l.Namespaces == nil {
-			return nil, false
-		}
-		for _, namespace := range l.Namespaces {
-			// Others do not exist, and must not become part of an expression.
-			if len(validation.IsDNS1123Label(namespace)) == 0 {
-				set[namespace] = true
-			}
-		}
-	}
-	return sorted(set), len(set) > 0 && len(set) <= maxNamespaces
-}
+// own are the conditions of an entry besides those of every entry.
+func (e *Applier) own(n *Entry) []admissionv1.MatchCondition { return n.Conditions[len(e.always())+1:] }

@@ -124,8 +124,8 @@ func (e *Applier) part(base rule.Entry, coverage rule.Coverage, missing *Incompl
 
 // reinvoked returns the entry of rules that run again after webhooks that come later have changed the
 // object. API servers call it after the others of Usher.
-func (e *Applier) reinvoked(endpointRules []rule.ResourceRule) Entry {
-	entry := e.entry(rule.Entry{Phase: usher.Mutate, Part: rule.Reinvoked}, endpointsOf(endpointRules))
+func (e *Applier) reinvoked(covered []rule.CoveredResource) Entry {
+	entry := e.entry(rule.Entry{Phase: usher.Mutate, Part: rule.Reinvoked}, endpointsOf(covered))
 	entry.Reinvocation = admissionv1.IfNeededReinvocationPolicy
 	return entry
 }
@@ -133,12 +133,16 @@ func (e *Applier) reinvoked(endpointRules []rule.ResourceRule) Entry {
 // existing returns the entry of rules that inspect what exists, for the requests that the entry of the
 // phase, which runs these rules, too, does not get; none if it gets all. Without a response these pass:
 // the rules refuse nothing.
-func (e *Applier) existing(endpointRules []rule.ResourceRule, entries []Entry) []Entry {
-	found := endpointsOf(endpointRules)
+func (e *Applier) existing(covered []rule.CoveredResource, entries []Entry) []Entry {
+	found := endpointsOf(covered)
 	entry := e.entry(rule.Entry{Phase: usher.Validate, Part: rule.Existing}, found)
 	for i := range entries {
-		if entries[i].Entry == (rule.Entry{Phase: usher.Validate}) {
-			entry.Rules = beyond(found, entries[i].Rules)
+		switch other := &entries[i]; {
+		case other.Entry != (rule.Entry{Phase: usher.Validate}):
+		case len(e.own(other)) > 0:
+			entry.Conditions = append(entry.Conditions, unlessSent(other.Rules, e.own(other)))
+		default:
+			entry.Rules = beyond(found, other.Rules)
 		}
 	}
 	if len(entry.Rules) == 0 {
@@ -165,6 +169,8 @@ type located struct {
 	// cluster says that the objects are in no namespace, convertible that they may be
 	// served in several versions, and unknown that discovery does not tell.
 	cluster, convertible, unknown bool
+	// within is where the objects are.
+	within reach
 	// scope is that of the places, if they are those of a rule that names resources.
 	scope rule.Scope
 	// versions name the entry for converted objects, if there is one.
@@ -183,22 +189,22 @@ func (l *located) named() []string {
 
 func (l *located) group() string { return l.places[0].group }
 
-func endpointsOf(rules []rule.ResourceRule) []*located {
-	all := make([]*located, len(rules))
-	for i, r := range rules {
-		all[i] = endpoints(r)
+func endpointsOf(covered []rule.CoveredResource) []*located {
+	all := make([]*located, len(covered))
+	for i, c := range covered {
+		all[i] = endpoints(c)
 	}
 	return all
 }
 
 // endpoints are the places of a rule that names resources. It names no kind, so that it may
 // mean any.
-func endpoints(r rule.ResourceRule) *located {
+func endpoints(r rule.CoveredResource) *located {
 	operations := r.Operations
 	if len(operations) == 0 {
 		operations = usher.Operations()
 	}
-	l := &located{scope: r.Scope}
+	l := &located{scope: r.Scope, within: reach{r.Namespaces, r.Tenants}}
 	for _, group := range r.Groups {
 		for _, version := range r.Versions {
 			for _, resource := range r.Resources {

@@ -80,8 +80,8 @@ func TestObjects(t *testing.T) {
 			webhookconfig.Options{Namespace: "usher-system", Service: "usher"},
 			rule.Coverage{
 				Mutate:          []rule.Covered{covered("v1", "Secret", usher.Create)},
-				MutateResources: []rule.ResourceRule{{Operations: []usher.Operation{usher.Create}, Groups: []string{"batch"}, Versions: []string{"v1"}, Resources: []string{"jobs"}}},
-				MutateReinvoked: []rule.ResourceRule{{Operations: []usher.Operation{usher.Create, usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"}}},
+				MutateResources: []rule.CoveredResource{{ResourceRule: rule.ResourceRule{Operations: []usher.Operation{usher.Create}, Groups: []string{"batch"}, Versions: []string{"v1"}, Resources: []string{"jobs"}}}},
+				MutateReinvoked: []rule.CoveredResource{{ResourceRule: rule.ResourceRule{Operations: []usher.Operation{usher.Create, usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"}}}},
 			},
 			"",
 		},
@@ -89,8 +89,8 @@ func TestObjects(t *testing.T) {
 			"existing.yaml",
 			webhookconfig.Options{Namespace: "usher-system", Service: "usher", FailurePolicy: admissionv1.Fail},
 			rule.Coverage{
-				ValidateResources: []rule.ResourceRule{{Operations: []usher.Operation{usher.Create}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces", "pods"}}},
-				ValidateExisting:  []rule.ResourceRule{{Operations: []usher.Operation{usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"}, Scope: rule.Cluster}},
+				ValidateResources: []rule.CoveredResource{{ResourceRule: rule.ResourceRule{Operations: []usher.Operation{usher.Create}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces", "pods"}}}},
+				ValidateExisting:  []rule.CoveredResource{{ResourceRule: rule.ResourceRule{Operations: []usher.Operation{usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"}, Scope: rule.Cluster}}},
 			},
 			"",
 		},
@@ -306,7 +306,7 @@ func TestNamespaceCondition(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("n", i)
 	}
-	const head = "has(request.namespace) && request.namespace in "
+	const head, whole = "has(request.namespace) && request.namespace in ", "!(has(request.subResource) && request.subResource != '')"
 	pods := covered("v1", "Pod")
 	tests := []struct {
 		reason  string
@@ -315,10 +315,17 @@ func TestNamespaceCondition(t *testing.T) {
 	}{
 		{"nothing but policies", nil, ""},
 		{"all namespaces", []rule.Covered{pods}, ""},
-		{"one kind everywhere", []rule.Covered{inNamespaces(pods, "shop"), covered("v1", "Secret")}, ""},
-		{"several", []rule.Covered{inNamespaces(pods, "shop"), inNamespaces(covered("v1", "Secret"), "bank", "shop")}, head + "['bank', 'shop']"},
+		{"all of one kind everywhere", []rule.Covered{inNamespaces(pods, "shop"), pods}, ""},
+		{"several kinds in the same", []rule.Covered{inNamespaces(pods, "bank", "shop"), inNamespaces(covered("v1", "Secret"), "bank", "shop")}, head + "['bank', 'shop']"},
+		{
+			"one kind everywhere", []rule.Covered{inNamespaces(pods, "shop", "x'] || true || ['"), covered("apps/v1", "Deployment", usher.Create)},
+			"((request.resource.group == 'apps' && request.operation in ['CREATE'] && ((request.resource.resource == 'deployments' && " + whole + ")))) || " +
+				"(((request.resource.group == '' && request.operation in ['CREATE', 'DELETE', 'UPDATE'] && ((request.resource.resource == 'pods' && " + whole + "))) || " +
+				"(request.resource.group == '' && request.operation in ['UPDATE'] && ((request.resource.resource == 'pods' && has(request.subResource) && request.subResource == 'ephemeralcontainers') || " +
+				"(request.resource.resource == 'pods' && has(request.subResource) && request.subResource == 'resize')))) && (" + head + "['shop']))",
+		},
 		{"not a namespace", []rule.Covered{inNamespaces(pods, "shop", "x'] || true || ['")}, head + "['shop']"},
-		{"too many", []rule.Covered{inNamespaces(pods, many...)}, ""},
+		{"too many", []rule.Covered{inNamespaces(pods, many...)}, "has(request.namespace) && !(request.namespace in ['kube-system'])"},
 	}
 	for _, test := range tests {
 		m, _, err := webhookconfig.New(nil, mapper(), webhookconfig.Options{}).Objects(rule.Coverage{Mutate: test.covered}, nil)

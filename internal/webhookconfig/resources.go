@@ -101,6 +101,9 @@ func (p *place) isSubresource() bool { return strings.Contains(p.resource, "/") 
 // will have. An error means that it cannot be told now.
 func (e *Applier) find(c rule.Covered) (*located, error) {
 	l := &located{Covered: c}
+	if c.Namespaces != nil {
+		l.within = reach{rule.Namespaces{Names: c.Namespaces, Only: true}, true}
+	}
 	if c.Kind == "" {
 		l.places = everything
 		return l, nil

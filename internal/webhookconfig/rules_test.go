@@ -130,7 +130,11 @@ func matches(s admissionv1.RuleWithOperations, r *usher.Request) bool {
 func validatingRules(t *testing.T, all []rule.ResourceRule) []admissionv1.RuleWithOperations {
 	t.Helper()
 	e := webhookconfig.New(nil, mapper(), webhookconfig.Options{Namespace: "usher-system", Service: "usher", Log: silent})
-	_, v, err := e.Objects(rule.Coverage{ValidateResources: all}, []byte("ca"))
+	var coverage rule.Coverage
+	for _, r := range all {
+		coverage.ValidateResources = append(coverage.ValidateResources, rule.CoveredResource{ResourceRule: r})
+	}
+	_, v, err := e.Objects(coverage, []byte("ca"))
 	if err != nil {
 		t.Fatal(err)
 	}

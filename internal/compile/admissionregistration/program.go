@@ -55,7 +55,7 @@ func bind(p *Policy, b *Binding) rule.Rule {
 		Phase:         usher.Validate,
 		FailurePolicy: usher.Fail,
 		Independent:   true,
-		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.Resources}},
+		Match:         rule.Match{Namespaces: p.match.Namespaces().And(b.match.Namespaces()), Resources: []rule.ResourceMatch{p.match.Resources}},
 		Steps:         []rule.Step{{Name: "cel", Program: newProgram(both)}},
 	}
 	if p.kind == mutatingKind {

@@ -164,7 +164,7 @@ func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, 
 		}
 	}
 	for _, endpoints := range slices.Concat(coverage.MutateResources, coverage.MutateReinvoked, coverage.ValidateResources) {
-		a.actsAt(&endpoints, "name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace")
+		a.actsAt(&endpoints.ResourceRule, "name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace")
 	}
 	for i := range c.Rules {
 		if pod := c.Rules[i].Pod; pod != nil && !pod.Warns {

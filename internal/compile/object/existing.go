@@ -142,6 +142,8 @@ func (o *Policy) existingRule() rule.Rule {
 	i := newInspector(o)
 	r := o.rule(existingRule, usher.Validate, i)
 	r.FailurePolicy, r.Inspects = usher.Ignore, true
+	// The request is for a namespace, not for objects in it, and refuses nothing.
+	r.Match.Namespaces = rule.Namespaces{}
 	r.Match.Resources = []rule.ResourceMatch{{Rules: []rule.ResourceRule{{
 		Operations: []usher.Operation{usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"},
 		Scope: rule.Cluster,

@@ -120,7 +120,9 @@ func readsOwners(paths ...*usher.Paths) bool {
 func (o *Policy) rule(name string, phase usher.Phase, program rule.Program) rule.Rule {
 	r := rule.Rule{
 		Policy: o.ref, Name: name, Phase: phase, FailurePolicy: usher.Fail, Facts: o.facts,
-		Match: rule.Match{Namespace: o.ref.Namespace, Excluded: o.kinds, Resources: []rule.ResourceMatch{o.match.Resources}},
+		Match: rule.Match{
+			Namespace: o.ref.Namespace, Namespaces: namespaces(o), Excluded: o.kinds, Resources: []rule.ResourceMatch{o.match.Resources},
+		},
 		Steps: []rule.Step{{Name: "cel", Program: program}},
 	}
 	if o.ignore {
@@ -132,6 +134,18 @@ func (o *Policy) rule(name string, phase usher.Phase, program rule.Program) rule
 		}
 	}
 	return r
+}
+
+// namespaces returns those of the objects in namespaces that the policy may be for with one of its bindings.
+func namespaces(o *Policy) rule.Namespaces {
+	all, bound := o.match.Namespaces(), rule.Namespaces{Only: true}
+	for i := range o.bindings {
+		if o.bindings[i].match == nil {
+			return all
+		}
+		bound = bound.Or(o.bindings[i].match.Namespaces())
+	}
+	return all.And(bound)
 }
 
 // Matches returns what requests the policy is for, whatever its bindings say.

@@ -37,6 +37,9 @@ func (m *Match) InNamespaces() { m.inNamespaces = true }
 // Own returns the requests that a binding is for, by their endpoints; nil for all.
 func (m *Match) Own() *rule.ResourceMatch { return m.own }
 
+// Namespaces returns those of the objects in namespaces that m may be for.
+func (m *Match) Namespaces() rule.Namespaces { return rule.NamespacesOf(m.namespaces) }
+
 // settle makes own of Resources.
 func (m *Match) settle() {
 	own := m.Resources
