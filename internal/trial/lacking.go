@@ -1,10 +1,14 @@
 package trial
 
 import (
+	"context"
+	"maps"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -20,6 +24,38 @@ func (t *Trial) lacking(set *kind.Set, m *rule.ResourceMatch) []schema.GroupVers
 // they may change.
 func (t *Trial) custom(set *kind.Set, m *rule.ResourceMatch) []schema.GroupVersionKind {
 	return kindsFor(set, m, func(of schema.GroupVersionKind) bool { return set.Schema(of) != nil && !t.recorded().Has(of) })
+}
+
+// schemas returns the schemas that may change, of the kinds that a policy is for and those that it reads; typed is nil if
+// its expressions have no types.
+func (t *Trial) schemas(set *kind.Set, typed compile.Typed, kinds []schema.GroupVersionKind) map[schema.GroupVersionKind]*kind.Schema {
+	if typed != nil {
+		kinds = slices.Concat(kinds, t.custom(set, typed.Matches()))
+	}
+	schemas := map[schema.GroupVersionKind]*kind.Schema{}
+	for _, of := range kinds {
+		if known := set.Schema(of); known != nil && !t.recorded().Has(of) {
+			schemas[of] = known
+		}
+	}
+	return schemas
+}
+
+// Outdated reports whether the schema of a custom kind has changed since a policy was tried. It reads schemas that have
+// changed, and does not wait for API servers longer than ctx.
+func (t *Trial) Outdated(ctx context.Context, result *Report) bool {
+	if t.options.Kinds == nil || len(result.schemas) == 0 {
+		return false
+	}
+	set := t.options.Kinds(ctx, t.recorded(), slices.Collect(maps.Keys(result.schemas)))
+	for of, before := range result.schemas {
+		now := set.Schema(of)
+		if now != before && !reflect.DeepEqual(now, before) {
+			return true
+		}
+		result.schemas[of] = now
+	}
+	return false
 }
 
 // kindsFor returns the kinds of the objects that a match is for, of those for which is returns true.

@@ -108,6 +108,31 @@ func TestResourcesOfNoNamespace(t *testing.T) {
 	}
 }
 
+// TestDefinitionsChange: a policy about a custom kind is tried again when the definition of that has changed, also if
+// nothing was wrong with it before.
+func TestDefinitionsChange(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return known }})
+	about := admissionPolicy(t, []string{gadgets}, validations("object == null || !has(object.spec) || !has(object.spec.size) || object.spec.size > 0"))
+	result := try.Try(t.Context(), about)
+	if len(result.Problems) > 0 || result.Unsettled || try.Outdated(t.Context(), &result) {
+		t.Errorf("before: %v, a later try may differ: %t", result.Problems, result.Unsettled)
+	}
+	if known = gadgetKinds(t); try.Outdated(t.Context(), &result) {
+		t.Error("the same definition, read again, has changed")
+	}
+	if known = gadgetKindsWith(t, "size: {type: integer}", "size: {type: string}"); !try.Outdated(t.Context(), &result) {
+		t.Error("the definition has not changed")
+	}
+	if result = try.Try(t.Context(), about); len(result.Problems) == 0 || try.Outdated(t.Context(), &result) {
+		t.Errorf("after: %v", result.Problems)
+	}
+	if result = try.Try(t.Context(), admissionPolicy(t, []string{podsOnly}, validations("true"))); try.Outdated(t.Context(), &result) {
+		t.Error("the schemas of Kubernetes have changed")
+	}
+}
+
 // TestSchemasOfDefinitionsMayChange: what a rule says of a field that a custom kind does not have is tried again, and
 // the schema is asked for although it is known: it may be that of a definition that has changed.
 func TestSchemasOfDefinitionsMayChange(t *testing.T) {

@@ -68,6 +68,9 @@ type Report struct {
 	Unsettled bool
 	// Cut says that the time was over before everything was tried.
 	Cut bool
+
+	// schemas are those of custom kinds by which it was tried: see [Trial.Outdated].
+	schemas map[schema.GroupVersionKind]*kind.Schema
 }
 
 // Problems returns the problems for the author of a policy, including what was not tried.
@@ -99,6 +102,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 		result.Problems = append(result.Problems, unreadable...)
 		result.Skipped = skipped(set, c.Rules[0].Match.Selectors, t.options.Objects)
 	}
+	result.schemas = t.schemas(set, typed, kinds)
 	result.Problems = append(result.Problems, textProblems(set, c)...)
 	result.Problems = append(result.Problems, t.accessProblems(ctx, set, c)...)
 	for _, m := range narrowing(&c) {

@@ -151,10 +151,17 @@ func policy(t *testing.T, name string, spec []byte) (api.Policy, error) {
 // gadgetKinds returns the recorded kinds, with that of a CustomResourceDefinition.
 func gadgetKinds(t *testing.T) *kind.Set {
 	t.Helper()
+	return gadgetKindsWith(t)
+}
+
+// gadgetKindsWith is gadgetKinds with other texts in the definition, in pairs.
+func gadgetKindsWith(t *testing.T, replaced ...string) *kind.Set {
+	t.Helper()
 	raw, err := os.ReadFile("testdata/gadgets.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	raw = []byte(strings.NewReplacer(replaced...).Replace(string(raw)))
 	var definition map[string]any
 	if err := yaml.Unmarshal(raw, &definition); err != nil {
 		t.Fatal(err)
