@@ -151,6 +151,7 @@ func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 		l.announce(ctx, w.policy, w.working, w.failure)
 	case metav1.ConditionTrue:
 		l.announce(ctx, w.policy, w.working, nil)
+	case metav1.ConditionUnknown:
 	}
 }
 
