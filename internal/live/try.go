@@ -106,11 +106,15 @@ func (t *tries) due(v *version, again bool) bool {
 	return !ok || again && result.Unsettled
 }
 
-// report returns the result of a version that was tried.
-func (t *tries) report(v *version) trial.Report {
+// outdated reports whether a version was tried by schemas that have changed since: a definition may have been edited
+// that the policy is about.
+func (t *tries) outdated(ctx context.Context, by *trial.Trial, v *version) bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.results[v]
+	result := t.results[v]
+	t.mu.Unlock()
+	reading, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	return by.Outdated(reading, &result)
 }
 
 // put keeps a result. It reports whether it differs from the one before.
@@ -137,7 +141,7 @@ func (l *Live) tryStored(ctx context.Context) {
 		}
 		update, changed := l.tries.begin(), false
 		for _, v := range l.tryable() {
-			if ctx.Err() != nil || !l.tries.due(v, again) && (!again || !l.outdated(ctx, v)) {
+			if ctx.Err() != nil || !l.tries.due(v, again) && (!again || !l.tries.outdated(ctx, l.options.Stored, v)) {
 				continue
 			}
 			changed = l.tries.put(v, l.try(ctx, v)) || changed
@@ -149,15 +153,6 @@ func (l *Live) tryStored(ctx context.Context) {
 			l.tries.end(update)
 		}
 	}
-}
-
-// outdated reports whether a version was tried by schemas that have changed since: a definition may have been edited
-// that the policy is about.
-func (l *Live) outdated(ctx context.Context, v *version) bool {
-	reading, cancel := context.WithTimeout(ctx, tryTimeout)
-	defer cancel()
-	result := l.tries.report(v)
-	return l.options.Stored.Outdated(reading, &result)
 }
 
 // WaitTried blocks until the policies that are in force now have been tried, if sources' policies are
