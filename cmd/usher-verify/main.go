@@ -1,6 +1,6 @@
 // Usher-verify verifies the signatures of packs for usher, as cosign makes them: by a public key, or by the identity
 // that a certificate of Sigstore names. It calls nobody: bundles are read from its input, keys and roots from files.
-// It is a program of its own since what it is made of is as much again as the libraries that usher has.
+// It is a program and a module of its own, so that Sigstore's modules are no dependencies of those who import Usher.
 //
 //	usher-verify --digest sha256:... --signed-by cosign.pub < bundle.json
 package main

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// verifier is the program that verifies signatures. It is one of its own, since what it is made of is as much
-	// again as what usher is made of.
+	// verifier is the program that verifies signatures. It is one of its own, so that Sigstore's modules are no
+	// dependencies of those who import Usher.
 	verifier = "usher-verify"
 	// verifyTime is how long it may take.
 	verifyTime = time.Minute
