@@ -102,6 +102,22 @@ func (c *Compiled) SilentOnPods() bool {
 	return spec != nil && object.SilentOnPods(spec)
 }
 
+// OnPods returns the policies as audits and comparisons of policies see them: those that do not say whether they see the
+// pods of workloads warn of them, so that who reads what follows from a workload learns that its pods would be denied.
+func OnPods(all []Compiled) []Compiled {
+	all = slices.Clone(all)
+	for i := range all {
+		c := &all[i]
+		if c.Object == nil || len(c.Rules) == 0 || !c.SilentOnPods() {
+			continue
+		}
+		if r, ok := c.Object.WarnOnPods(); ok {
+			c.Rules = append(slices.Clip(c.Rules), r)
+		}
+	}
+	return all
+}
+
 // mostKinds is how many kinds Kinds names.
 const mostKinds = 5
 

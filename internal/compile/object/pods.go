@@ -106,6 +106,16 @@ func (o *Policy) podRule() rule.Rule {
 	return r
 }
 
+// WarnOnPods returns the rule for the pods of workloads as if spec.podTemplates were Warn; false if there is none.
+func (o *Policy) WarnOnPods() (rule.Rule, bool) {
+	if o.validate == nil || o.pods != v1alpha1.PodTemplatesOff || !createsPods(&o.match.Resources) {
+		return rule.Rule{}, false
+	}
+	with := *o
+	with.pods = v1alpha1.PodTemplatesWarn
+	return with.podRule(), true
+}
+
 // A podValidator is the validations of a policy, for the pods of workloads.
 type podValidator struct{ *validator }
 

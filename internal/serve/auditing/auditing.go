@@ -139,7 +139,7 @@ func (a *Audit) Lead(ctx context.Context) {
 		Judge:  judge.Options{Facts: newAwaited(a.policies.Facts, a.options.Resolver), Engine: a.policies.Engine},
 		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Did: a.options.Did, Log: a.options.Log,
 	})
-	t.auditor.Enforce(compile.Order(a.policies.Compiled()))
+	t.auditor.Enforce(compile.Order(compile.OnPods(a.policies.Compiled())))
 	a.publish(t.auditor)
 	defer a.publish(nil)
 	a.options.Log.Info("this replica audits the objects of the cluster")
@@ -155,7 +155,7 @@ func (a *Audit) Lead(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-a.changed:
-			t.auditor.Enforce(compile.Order(a.policies.Compiled()))
+			t.auditor.Enforce(compile.Order(compile.OnPods(a.policies.Compiled())))
 		case <-a.options.Discovery.Changed():
 		case <-t.wake:
 		}

@@ -239,7 +239,7 @@ func (f *Flags) read(cmd *cobra.Command, s cli.Streams, sides Sides) (was, is po
 	} else {
 		is, err = f.side(cmd, s, was, sides.New, stored)
 	}
-	return was, is, from, err
+	return was.OnPods(), is.OnPods(), from, err
 }
 
 // stored returns the policies of the cluster. Of kinds that the user may not read it says so: what these

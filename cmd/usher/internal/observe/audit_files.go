@@ -100,11 +100,7 @@ func (f *auditFlags) inputs(cmd *cobra.Command, s cli.Streams) ([]objects.Input,
 // scan returns a scan with policies.
 func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, resolver fact.Resolver) (*scan, error) {
 	set.NoteSuspended(cmd, s)
-	set, err := set.OnPods(cmd.Context())
-	if err != nil {
-		return nil, err
-	}
-	sc := newScan(set, f.judging(resolver))
+	sc := newScan(set.OnPods(), f.judging(resolver))
 	if !sc.only(f.policy) {
 		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy %s: there is no such policy", f.policy)}
 	}

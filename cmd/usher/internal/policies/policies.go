@@ -12,7 +12,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
@@ -121,28 +120,11 @@ func (p Set) With(ctx context.Context, more api.Policy) (Set, []rule.Problem, er
 	return p, nil, nil
 }
 
-// OnPods returns the set in which policies that do not say whether they see the pods of workloads warn of them: who
-// reads what follows from a workload learns that its pods would be denied.
-func (p Set) OnPods(ctx context.Context) (Set, error) {
-	p.compiled = slices.Clone(p.compiled)
-	for i := range p.compiled {
-		c := &p.compiled[i]
-		if !c.SilentOnPods() {
-			continue
-		}
-		policy := c.Policy
-		policy.Object, _ = policy.Object.DeepCopyObject().(api.Object)
-		with := compile.Compiled{Policy: policy}
-		with.ObjectSpec().PodTemplates = v1alpha1.PodTemplatesWarn
-		compiled, err := p.compiler.Policy(ctx, policy)
-		if err != nil {
-			return Set{}, err
-		}
-		compiled.Elsewhere = c.Elsewhere
-		*c = compiled
-	}
+// OnPods returns the set as [compile.OnPods] does.
+func (p Set) OnPods() Set {
+	p.compiled = compile.OnPods(p.compiled)
 	p.Rules = compile.Order(p.compiled)
-	return p, nil
+	return p
 }
 
 // Usable reads policies for cmd, and returns their errors if there are any.
