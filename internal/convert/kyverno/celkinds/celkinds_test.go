@@ -274,3 +274,21 @@ func TestPartial(t *testing.T) {
 		}
 	}
 }
+
+// The kind says whether a policy is one of a namespace, whatever namespace its text has.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	for text, expected := range map[string]string{
+		strings.Replace(validating, "{name: p}", "{name: p, namespace: team}", 1):                                          "ClusterObjectPolicy ",
+		strings.Replace(validating, "kind: V", "kind: NamespacedV", 1):                                                     "ObjectPolicy default",
+		strings.NewReplacer("kind: V", "kind: NamespacedV", "{name: p}", "{name: p, namespace: team}").Replace(validating): "ObjectPolicy team",
+	} {
+		for _, d := range documents(t, imported(t, text+services+holds, true)) {
+			metadata, _ := d["metadata"].(map[string]any)
+			namespace, _ := metadata["namespace"].(string)
+			if got := fmt.Sprint(d["kind"], " ", namespace); got != expected {
+				t.Errorf("%s: %q, expected %q", text, got, expected)
+			}
+		}
+	}
+}

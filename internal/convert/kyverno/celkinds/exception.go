@@ -1,10 +1,12 @@
 package celkinds
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/usher-dev/usher/internal/convert"
 )
@@ -67,7 +69,7 @@ func within(text string) string {
 // isFor reports whether an exception is for a policy.
 func (e *exception) isFor(policy *convert.Foreign) bool {
 	of := policy.Ref()
-	if of.Namespace != "" && of.Namespace != e.of.Ref().Namespace {
+	if in := namespaceOf(policy); in != "" && in != cmp.Or(e.of.Ref().Namespace, metav1.NamespaceDefault) {
 		return false
 	}
 	return slices.Contains(e.refs, policyRef{Name: of.Name, Kind: of.Kind})

@@ -99,6 +99,18 @@ func (c *conversion) all(s *specification) {
 // kyvernos are the annotations and labels that mean something to Kyverno alone.
 const kyvernos = "kyverno.io/"
 
+// namespaceOf returns the namespace of a policy: its kind says whether it has one, as in Kyverno's definitions.
+func namespaceOf(f *convert.Foreign) string {
+	of := f.Ref()
+	switch {
+	case of.Kind != namespacedValidatingKind && of.Kind != namespacedMutatingKind:
+		return ""
+	case of.Namespace == "":
+		return metav1.NamespaceDefault
+	}
+	return of.Namespace
+}
+
 // object returns a policy with a spec.
 func (c *conversion) object(suffix string, spec v1alpha1.ObjectPolicySpec) api.Object {
 	f := c.i.Of
@@ -117,11 +129,12 @@ func (c *conversion) object(suffix string, spec v1alpha1.ObjectPolicySpec) api.O
 	if len(p.Annotations) == 0 {
 		p.Annotations = nil
 	}
-	if f.Ref().Namespace == "" {
+	in := namespaceOf(f)
+	if in == "" {
 		return p
 	}
 	own := &v1alpha1.ObjectPolicy{TypeMeta: p.TypeMeta, ObjectMeta: p.ObjectMeta, Spec: p.Spec.ObjectPolicySpec}
-	own.Kind, own.Namespace = "ObjectPolicy", f.Ref().Namespace
+	own.Kind, own.Namespace = "ObjectPolicy", in
 	return own
 }
 
@@ -201,7 +214,7 @@ const nameLabel = "kubernetes.io/metadata.name"
 // exclude leaves out the requests of which Kyverno's webhook is not asked.
 func (c *conversion) exclude(spec *v1alpha1.ObjectPolicySpec) {
 	spec.ExcludeSubjects = []v1alpha1.Subject{{Groups: []string{"system:nodes"}}}
-	if c.i.Of.Ref().Namespace != "" {
+	if namespaceOf(c.i.Of) != "" {
 		return
 	}
 	selector := spec.MatchConstraints.NamespaceSelector.DeepCopy()

@@ -64,9 +64,9 @@ func (r *rewriter) get(args []ast.Expr) (v1alpha1.DataSource, error) {
 	if err != nil {
 		return s, err
 	}
-	if r.i.Of.Ref().Namespace != "" && len(args) == 3 {
+	if namespaceOf(r.i.Of) != "" && len(args) == 3 {
 		// Those of a namespace read their own.
-		args = []ast.Expr{args[0], args[1], r.factory.NewLiteral(0, types.String(r.i.Of.Ref().Namespace)), args[2]}
+		args = []ast.Expr{args[0], args[1], r.factory.NewLiteral(0, types.String(namespaceOf(r.i.Of))), args[2]}
 	}
 	if len(args) != 4 {
 		return s, fmt.Errorf("a call of resource has %d arguments", len(args))
@@ -126,7 +126,7 @@ func (r *rewriter) list(args []ast.Expr) (v1alpha1.DataSource, error) {
 
 // unlessMine returns a namespace, or none for that of a policy of a namespace.
 func (r *rewriter) unlessMine(namespace string) string {
-	if namespace == r.i.Of.Ref().Namespace {
+	if namespace == namespaceOf(r.i.Of) {
 		return ""
 	}
 	return namespace
