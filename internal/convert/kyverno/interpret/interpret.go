@@ -91,7 +91,7 @@ func (p *Policy) Answers(r *Request) (map[string]Status, error) {
 
 // answer returns what one rule says.
 func (p *Policy) answer(rule *syntax.Rule, r *Request) (Status, error) {
-	q := asked{request: r, user: r.User, operation: r.Operation, object: r.subject(), namespace: p.of.Namespace}
+	q := asked{request: r, user: r.user(), operation: r.Operation, object: r.subject(), namespace: p.of.Namespace}
 	if !q.matches(rule) {
 		return None, nil
 	}

@@ -158,8 +158,8 @@ func (q *asked) ownNamespace() string {
 	return metadataText(q.object, "namespace")
 }
 
-func overlap(patterns, texts []string) bool {
-	return slices.ContainsFunc(texts, func(t string) bool { return anyFits(patterns, t) })
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(text string) bool { return slices.Contains(b, text) })
 }
 
 func (q *asked) subject(s rbacv1.Subject) bool {

@@ -28,16 +28,13 @@ type scope struct {
 func newScope(r *Request, namespace string) *scope {
 	s := &scope{request: r, namespace: namespace, evaluator: &evaluator{left: steps}, deleted: r.Operation == "DELETE"}
 	gvk := kindOfObject(r.subject())
-	groups := append([]any{"system:authenticated"}, anys(r.User.Groups)...)
-	user := r.User.Name
-	if user == "" {
-		user = "somebody"
-	}
+	asking := r.user()
+	user := asking.Name
 	of := map[string]any{
 		"operation": r.Operation, "kind": map[string]any{"group": gvk.group, "version": gvk.version, "kind": gvk.kind},
 		"name": metadataText(r.subject(), "name"), "namespace": metadataText(r.subject(), "namespace"),
-		"userInfo": map[string]any{"username": user, "groups": groups}, "object": nil, "oldObject": nil,
-		"roles": anys(r.User.Roles), "clusterRoles": anys(r.User.ClusterRoles),
+		"userInfo": map[string]any{"username": user, "groups": anys(asking.Groups)}, "object": nil, "oldObject": nil,
+		"roles": anys(asking.Roles), "clusterRoles": anys(asking.ClusterRoles),
 	}
 	if gvk.kind == "Namespace" {
 		of["namespace"] = of["name"]

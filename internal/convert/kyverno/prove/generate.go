@@ -31,9 +31,10 @@ const item = "[]"
 
 // A generator makes objects of what a policy mentions.
 type generator struct {
-	kinds  *kind.Set
-	random *rand.Rand
-	fields []field
+	kinds        *kind.Set
+	random       *rand.Rand
+	fields       []field
+	surroundings surroundings
 }
 
 // Requests returns requests about objects that are made of what a policy mentions: each has values at or around those
@@ -55,6 +56,7 @@ func Requests(policy *syntax.Policy, kinds *kind.Set) []*interpret.Request {
 	rules := policy.Spec.Rules
 	for i := range rules {
 		g.fields = nil
+		g.matched(&rules[i])
 		g.rule(&rules[i])
 		for _, of := range g.templates(&rules[i]) {
 			for _, r := range g.requests(of, mostRequests/len(rules)) {
@@ -105,11 +107,38 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 		}
 		return g.complete(object)
 	}
-	user := interpret.User{Name: "a"}
-	created := func(object map[string]any) *interpret.Request {
-		return &interpret.Request{Operation: "CREATE", Object: object, User: user}
+	a := &g.surroundings
+	var bindings []map[string]any
+	for i := range a.users {
+		bindings = append(bindings, a.users[i].Bindings()...)
 	}
+	user, namespace, labels := 0, 0, 0
+	asked := func(operation string, object, old map[string]any) *interpret.Request {
+		for _, o := range []map[string]any{object, old} {
+			if metadata, _ := o["metadata"].(map[string]any); metadata["namespace"] != nil {
+				metadata["namespace"] = a.namespaces[namespace]
+			}
+		}
+		u := a.users[user]
+		return &interpret.Request{
+			Operation: operation, Object: object, OldObject: old, NamespaceLabels: a.labels[labels], Data: bindings,
+			User: interpret.User{Name: u.Name, Groups: u.Groups},
+		}
+	}
+	created := func(object map[string]any) *interpret.Request { return asked("CREATE", object, nil) }
 	all := []*interpret.Request{created(cloned(of)), created(build())}
+	for user = range a.users {
+		all = append(all, created(build()))
+	}
+	user = 0
+	for namespace = range a.namespaces {
+		all = append(all, created(build()))
+	}
+	namespace = 0
+	for labels = range a.labels {
+		all = append(all, created(build()))
+	}
+	labels = 0
 	for i := range g.fields {
 		for n := range g.fields[i].values {
 			chosen[i] = n
@@ -121,6 +150,7 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 		for i := range chosen {
 			chosen[i] = g.random.IntN(len(g.fields[i].values))
 		}
+		user, namespace, labels = g.random.IntN(len(a.users)), g.random.IntN(len(a.namespaces)), g.random.IntN(len(a.labels))
 		object := build()
 		all = append(all, created(object))
 		for i := range chosen {
@@ -128,7 +158,7 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 				chosen[i] = g.random.IntN(len(g.fields[i].values))
 			}
 		}
-		all = append(all, &interpret.Request{Operation: "UPDATE", OldObject: object, Object: build(), User: user})
+		all = append(all, asked("UPDATE", build(), object))
 	}
 	return all
 }

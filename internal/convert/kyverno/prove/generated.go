@@ -2,6 +2,7 @@ package prove
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -28,12 +29,15 @@ func Generated(ctx context.Context, i *convert.Import, exceptions []convert.Fore
 	if len(wrong) > 0 || len(i.To) == 0 {
 		return nil
 	}
+	if !slices.ContainsFunc(policy.Spec.Rules, func(r syntax.Rule) bool { return r.Validate != nil }) {
+		return []proof.Row{row(unjudged("what it makes of objects is judged by tests alone"), "generated requests")}
+	}
 	twin, err := interpreterOf(i.Of, exceptions)
 	if err != nil {
 		return nil
 	}
 	stall.Of(ctx).At(i.Of.Ref().String())
-	c := comparer{of: i, o: o}
+	c := comparer{of: i, o: o, setups: map[string]*policytest.Setup{}}
 	defer c.close()
 	var different []proof.Row
 	same, denied, unread := 0, 0, ""
@@ -86,14 +90,15 @@ func ignores(p *syntax.Policy) bool {
 
 // A comparer runs requests on what a policy became.
 type comparer struct {
-	of    *convert.Import
-	o     Options
-	setup *policytest.Setup
+	of *convert.Import
+	o  Options
+	// setups are by the objects that exist.
+	setups map[string]*policytest.Setup
 }
 
 func (c *comparer) close() {
-	if c.setup != nil {
-		c.setup.Close()
+	for _, s := range c.setups {
+		s.Close()
 	}
 }
 
@@ -105,16 +110,22 @@ func (c *comparer) compare(ctx context.Context, r *interpret.Request, allowed bo
 	}
 	of.Name = "a generated request about " + c.of.Of.Ref().Name
 	of.Expect = &policytest.Expect{Allowed: &allowed}
-	if c.setup == nil {
-		if c.setup, err = of.Setup(ctx); err != nil {
+	existing, err := json.Marshal(of.Objects)
+	if err != nil {
+		return unjudged("%v", err)
+	}
+	setup := c.setups[string(existing)]
+	if setup == nil {
+		if setup, err = of.Setup(ctx); err != nil {
 			return unjudged("%v", err)
 		}
+		c.setups[string(existing)] = setup
 	}
 	request, err := of.Request.For(usher.Validate)
 	if err != nil {
 		return unjudged("%v", err)
 	}
-	decision, err := c.setup.Decider.Decide(ctx, request)
+	decision, err := setup.Decider.Decide(ctx, request)
 	if err != nil {
 		return unjudged("%v", err)
 	}

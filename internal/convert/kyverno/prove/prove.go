@@ -50,6 +50,7 @@ type test struct {
 	UserInfo   string   `json:"userinfo"`
 	Variables  string   `json:"variables"`
 	Values     *values  `json:"values"`
+	Context    string   `json:"context"`
 	Results    []result `json:"results"`
 }
 
@@ -84,10 +85,11 @@ type prover struct {
 	file string
 	read proof.Read
 	test test
-	// policies and exceptions are those of the test, and resources its objects.
+	// policies and exceptions are those of the test, resources its objects, and existing those that policies read.
 	policies   []convert.Foreign
 	exceptions []convert.Foreign
 	resources  []map[string]any
+	existing   []map[string]any
 	values     *values
 	user       interpret.User
 	// converted has the outcome for a policy with one of its rules.
@@ -144,6 +146,23 @@ func (p *prover) load() error {
 			return err
 		}
 		p.resources = append(p.resources, objects...)
+	}
+	if p.test.Context != "" {
+		objects, err := p.objects(p.test.Context)
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			var of struct {
+				Spec struct {
+					Resources []map[string]any `json:"resources"`
+				} `json:"spec"`
+			}
+			if err := decode(o, &of); err != nil {
+				return err
+			}
+			p.existing = append(p.existing, of.Spec.Resources...)
+		}
 	}
 	p.values = p.test.Values
 	if p.test.Variables != "" {
@@ -350,6 +369,9 @@ func tidy(differences string) bool {
 }
 
 func mutates(policy map[string]any) bool {
+	if kind, _ := policy["kind"].(string); strings.HasSuffix(kind, "MutatingPolicy") {
+		return true
+	}
 	spec, _ := policy["spec"].(map[string]any)
 	rules, _ := spec["rules"].([]any)
 	return slices.ContainsFunc(rules, func(each any) bool {

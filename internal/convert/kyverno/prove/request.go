@@ -112,7 +112,11 @@ func (p *prover) request(of *convert.Foreign, r *result, object map[string]any) 
 	for _, name := range []string{"request.operation", "request.namespace"} {
 		delete(made, name)
 	}
+	if slices.Contains([]string{"kube-system", "kube-public", "kube-node-lease"}, namespace) {
+		return nil, fmt.Errorf("a webhook of Kyverno is not asked about objects of the namespace %s", namespace)
+	}
 	a.Data, err = existing(of, made, namespace)
+	a.Data = append(a.Data, p.existing...)
 	return a, err
 }
 
@@ -222,10 +226,11 @@ func caseOf(i *convert.Import, r *interpret.Request, o Options) (*policytest.Cas
 	}
 	c := &policytest.Case{Phase: usher.Validate, Policies: documents, Limits: o.Limits}
 	c.ValidationActions = []string{"Deny"}
-	c.Objects = slices.Clone(r.Data)
+	user := r.User.Authenticated()
+	c.Objects = slices.Concat(r.Data, user.Bindings())
 	c.Request = policytest.Request{
 		Operation: usher.Operation(r.Operation), Object: r.Object, OldObject: r.OldObject, Subresource: r.Subresource,
-		User: policytest.User{Name: r.User.Name, Groups: r.User.Groups},
+		User: policytest.User{Name: user.Name, Groups: user.Groups},
 	}
 	subject := r.Object
 	if subject == nil {
@@ -235,7 +240,7 @@ func caseOf(i *convert.Import, r *interpret.Request, o Options) (*policytest.Cas
 	if subject["kind"] == "Namespace" {
 		c.Request.Namespace = text(subject, "name")
 	}
-	if len(r.NamespaceLabels) > 0 {
+	if c.Request.Namespace != "" {
 		labels := map[string]any{"kubernetes.io/metadata.name": c.Request.Namespace}
 		for k, v := range r.NamespaceLabels {
 			labels[k] = v
