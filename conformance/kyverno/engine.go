@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"reflect"
+	"slices"
 
 	kyvernov1 "github.com/kyverno/kyverno/api/kyverno/v1"
 	kyvernov2 "github.com/kyverno/kyverno/api/kyverno/v2"
@@ -19,9 +20,11 @@ import (
 	"github.com/kyverno/kyverno/pkg/engine/policycontext"
 	"github.com/kyverno/kyverno/pkg/exceptions"
 	imageverifycache "github.com/kyverno/kyverno/pkg/image/verification/cache"
+	"github.com/kyverno/kyverno/pkg/userinfo"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,7 +101,7 @@ func ask(f *corpus.File, r *corpus.Row) error {
 	cfg := configured()
 	jp := jmespath.New(cfg)
 	isCluster := true
-	objects := existing(r.Data)
+	objects := existing(slices.Concat(r.Data, interpret.User(r.User).Bindings()))
 
 	e := engine.NewEngine(cfg, jp, objects, nil, imageverifycache.DisabledImageVerifyCache(),
 		factories.DefaultContextLoaderFactory(objects), exceptions.New(known), &isCluster)
@@ -106,7 +109,11 @@ func ask(f *corpus.File, r *corpus.Row) error {
 	if err != nil {
 		return err
 	}
-	info := kyvernov2.RequestInfo{Roles: r.User.Roles, ClusterRoles: r.User.ClusterRoles, AdmissionUserInfo: request.UserInfo}
+	info := kyvernov2.RequestInfo{AdmissionUserInfo: request.UserInfo}
+	info.Roles, info.ClusterRoles, err = userinfo.GetRoleRef(roleBindings(objects), clusterRoleBindings(objects), request.UserInfo, request.Namespace)
+	if err != nil {
+		return fmt.Errorf("find the roles of the user: %w", err)
+	}
 	about, err := policycontext.NewPolicyContextFromAdmissionRequest(jp, *request, info, gvk, cfg)
 	if err != nil {
 		return fmt.Errorf("make a request: %w", err)
@@ -193,6 +200,35 @@ func convert(from map[string]any, into any) error {
 type listed []*kyvernov2.PolicyException
 
 func (l listed) List(labels.Selector) ([]*kyvernov2.PolicyException, error) { return l, nil }
+
+// roleBindings and clusterRoleBindings implement the listers of bindings.
+type (
+	roleBindings        existing
+	clusterRoleBindings existing
+)
+
+func (l roleBindings) List(labels.Selector) ([]*rbacv1.RoleBinding, error) {
+	return objectsOf[rbacv1.RoleBinding](l, "RoleBinding")
+}
+
+func (l clusterRoleBindings) List(labels.Selector) ([]*rbacv1.ClusterRoleBinding, error) {
+	return objectsOf[rbacv1.ClusterRoleBinding](l, "ClusterRoleBinding")
+}
+
+func objectsOf[T any](all []map[string]any, kind string) ([]*T, error) {
+	var found []*T
+	for _, o := range all {
+		if o["kind"] != kind {
+			continue
+		}
+		var one T
+		if err := convert(o, &one); err != nil {
+			return nil, fmt.Errorf("read a binding: %w", err)
+		}
+		found = append(found, &one)
+	}
+	return found, nil
+}
 
 // existing are the objects of a cluster. It answers what policies ask: GETs of objects and lists.
 type existing []map[string]any

@@ -16,10 +16,7 @@ import (
 // block returns a term that holds if a block does, with the kinds of targets if there are any, and whether it
 // depends on the user. The metadata are those of the object of the request, or if before is true of the object
 // before an update, as if it were created.
-func block(b *syntax.Block, targets []target, metadata string, before bool) (t term, users bool, err error) {
-	if len(b.Roles)+len(b.ClusterRoles) > 0 {
-		return no, false, refuse(b.Field, "it names roles, which no policy knows of a user", "name the subjects of their bindings")
-	}
+func (s *selection) block(b *syntax.Block, targets []target, metadata string, before bool) (t term, users bool, err error) {
 	r := &b.Resources
 	terms := []term{kindsTerm(targets)}
 	if len(r.Operations) > 0 {
@@ -64,7 +61,10 @@ func block(b *syntax.Block, targets []target, metadata string, before bool) (t t
 	if len(b.Subjects) > 0 {
 		terms = append(terms, ofUsers(b.Subjects))
 	}
-	return all(terms...), len(b.Subjects) > 0, nil
+	if len(b.Roles)+len(b.ClusterRoles) > 0 {
+		terms = append(terms, s.roles(b))
+	}
+	return all(terms...), len(b.Subjects)+len(b.Roles)+len(b.ClusterRoles) > 0, nil
 }
 
 // in returns a term that holds if a text is one of some.

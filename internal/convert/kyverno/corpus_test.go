@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/internal/convert"
 	"github.com/usher-dev/usher/internal/convert/kyverno"
 	"github.com/usher-dev/usher/internal/convert/kyverno/corpus"
+	"github.com/usher-dev/usher/internal/convert/kyverno/interpret"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/policytest"
 )
@@ -115,7 +116,7 @@ func testFile(t *testing.T, f *corpus.File, kinds *kind.Set, different func(file
 // caseOf returns a row as a case about policies.
 func caseOf(row *corpus.Row, policies []map[string]any) *policytest.Case {
 	c := &policytest.Case{Name: row.Name, Phase: usher.Validate, Policies: policies}
-	c.Objects = slices.Clone(row.Data)
+	c.Objects = slices.Concat(row.Data, interpret.User(row.User).Bindings())
 	r := &c.Request
 	r.Operation, r.Object, r.OldObject, r.Subresource = usher.Operation(row.Operation), row.Object, row.OldObject, row.Subresource
 	r.User.Name, r.User.Groups = cmp.Or(row.User.Name, "system:anonymous"), append([]string{"system:authenticated"}, row.User.Groups...)

@@ -1,7 +1,9 @@
 package kyverno
 
 import (
+	"fmt"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +31,11 @@ type source struct {
 
 // add adds data to the piece, and returns its value.
 func (j source) add(d v1alpha1.DataSource, of expression.Type) expression.Value {
-	d.Name = camel(d.Name)
+	name := camel(d.Name)
+	d.Name = name
+	for n := 2; slices.ContainsFunc(j.p.data, func(o v1alpha1.DataSource) bool { return o.Name == d.Name && !reflect.DeepEqual(o, d) }); n++ {
+		d.Name = fmt.Sprintf("%s%d", name, n)
+	}
 	if !slices.ContainsFunc(j.p.data, func(o v1alpha1.DataSource) bool { return o.Name == d.Name }) {
 		j.p.data = append(j.p.data, d)
 	}

@@ -54,6 +54,7 @@ func (c *conversion) expressions(r *syntax.Rule) (*piece, error) {
 	if err != nil {
 		return nil, err
 	}
+	now = some(not(p.selection.applies), now)
 	v := &v1alpha1.Validation{Name: label(r.Name)}
 	j.message(v)
 	v.Expression = now.text
@@ -213,7 +214,12 @@ func (j *judge) current() *expression.Scope {
 	if !creates {
 		s = s.With("request.oldObject", expression.Named("oldObject", of))
 	}
-	return s
+	return s.Naming(j.naming)
+}
+
+// naming adds a variable for a part of an expression, and returns how it is read.
+func (j *judge) naming(name, text string) string {
+	return j.named(name, expression.Named(text, expression.Type{})).Text
 }
 
 // former returns the scope for the object before an update, which Kyverno judges as if it were created.
@@ -227,7 +233,7 @@ func (j *judge) former() *expression.Scope {
 		}
 		s = s.Images(false)
 	}
-	return s.With("request.oldObject", expression.Constant(nil)).With("request.operation", expression.Constant("CREATE"))
+	return s.Naming(j.naming).With("request.oldObject", expression.Constant(nil)).With("request.operation", expression.Constant("CREATE"))
 }
 
 // variable adds a variable to the piece.

@@ -82,7 +82,6 @@ func TestLeftOut(t *testing.T) {
 		{"images", "validate:", "verifyImages: [{}], validate:", "spec.rules[0]", "verifies images"},
 		{"a subresource of an unknown kind", "kinds: [Pod]", "kinds: [Gadget/scale]", "spec.rules[0].match.resources.kinds", "no kind Gadget/scale is known"},
 		{"part of a kind", "kinds: [Pod]", `kinds: ["P*"]`, "spec.rules[0].match.resources.kinds", "wildcards"},
-		{"roles", "match: {", "match: {clusterRoles: [admin], ", "spec.rules[0].match", "roles"},
 		{"namespaces of overrides", "spec: {", "spec: {validationFailureActionOverrides: [{action: Audit, namespaces: [\"a*\"]}], ", "spec.validationFailureActionOverrides[0].namespaces", "wildcards"},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
@@ -117,5 +116,27 @@ func TestUnknownKinds(t *testing.T) {
 				t.Errorf("%v; want %s", got, row.rule)
 			}
 		})
+	}
+}
+
+// A policy of a namespace does not read the bindings of the cluster.
+func TestRolesOfNamespaces(t *testing.T) {
+	t.Parallel()
+	i := converted(t, strings.NewReplacer("kind: ClusterPolicy", "kind: Policy", "match: {", "match: {clusterRoles: [admin], ").Replace(plain))
+	if len(i.To) > 0 || len(i.Left) == 0 || !strings.Contains(i.Left[0].What, "roles") {
+		t.Errorf("%v; want roles", i.Left)
+	}
+}
+
+// What match conditions do not see is a part of what each kind of rule says.
+func TestLabelsOfNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, does := range []string{"validate: {pattern: {data: {a: b}}}", "validate: {deny: {}}", "mutate: {patchStrategicMerge: {data: {a: b}}}", "mutate: {patchesJson6902: '[{\"op\": \"add\", \"path\": \"/data/a\", \"value\": \"b\"}]'}"} {
+		i := converted(t, "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: p}, spec: {rules: [{name: r, match: {resources: {kinds: [ConfigMap]}}, "+
+			"exclude: {resources: {namespaceSelector: {matchLabels: {env: prod}}}}, "+does+"}]}}")
+		text, err := convert.Documents(i.To)
+		if err != nil || len(i.Left) > 0 || !strings.Contains(fmt.Sprint(text), "namespaceObject") {
+			t.Errorf("%s: %v %v %v", does, text, i.Left, err)
+		}
 	}
 }

@@ -30,6 +30,8 @@ type selection struct {
 	shape shape
 	// pods says that all objects are pods.
 	pods bool
+	// data are the bindings of roles that conditions read.
+	data []v1alpha1.DataSource
 }
 
 // systemNamespaces, systemKinds and nodes are what Kyverno is not asked about unless it is configured so.
@@ -68,6 +70,9 @@ func (c *conversion) match(r *syntax.Rule, operations ...admissionv1.OperationTy
 	}
 	if len(s.rules) == 0 {
 		return nil, refuse(m.Field, "it is for no request: Kyverno is not asked about these kinds, or not about these operations", "leave it out")
+	}
+	if err := c.namesRoles(blocks); err != nil {
+		return nil, err
 	}
 	if err := s.matching(blocks, targets); err != nil {
 		return nil, err
@@ -183,6 +188,9 @@ func (c *conversion) excluding(s *selection, m *syntax.Match) error {
 			b.Resources.Kinds, targets[n] = nil, nil
 		}
 		rest, restTargets = append(rest, *b), append(restTargets, targets[n])
+	}
+	if err := c.namesRoles(rest); err != nil {
+		return err
 	}
 	return s.condition("exclude", rest, restTargets, true)
 }
@@ -306,11 +314,11 @@ func (s *selection) condition(name string, blocks []syntax.Block, targets [][]ta
 		if targets != nil {
 			of = targets[n]
 		}
-		t, users, err := block(&blocks[n], of, s.metadata(), false)
+		t, users, err := s.block(&blocks[n], of, s.metadata(), false)
 		if err != nil {
 			return err
 		}
-		old, _, err := block(&blocks[n], of, "oldObject.metadata", true)
+		old, _, err := s.block(&blocks[n], of, "oldObject.metadata", true)
 		if err != nil {
 			return err
 		}
@@ -331,15 +339,15 @@ func (s *selection) condition(name string, blocks []syntax.Block, targets [][]ta
 	if holds == yes {
 		return nil
 	}
+	if holds != held {
+		s.before = all(s.before, held)
+	}
 	if strings.Contains(holds.text, "namespaceObject") {
 		// Match conditions do not see it.
 		s.applies = all(s.applies, holds)
 		return nil
 	}
 	s.conditions = append(s.conditions, matchCondition(name, holds.text))
-	if holds != held {
-		s.before = all(s.before, held)
-	}
 	return nil
 }
 

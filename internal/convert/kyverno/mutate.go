@@ -46,13 +46,13 @@ func mutated(c *conversion, r *syntax.Rule) (*piece, error) {
 	}
 	j.scope = j.current()
 	j.context(r.Context)
-	w := &patcher{judge: j, when: yes}
+	w := &patcher{judge: j, when: p.selection.applies}
 	if j.preconditions != nil {
 		v, err := j.scope.Conditions(j.preconditions)
 		if err != nil {
 			return nil, placed(j.preconditions.Field, err)
 		}
-		w.when = termOf(v)
+		w.when = all(w.when, termOf(v))
 	}
 	if err := w.rule(m); err != nil {
 		return nil, err

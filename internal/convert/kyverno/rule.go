@@ -75,7 +75,7 @@ func (c *conversion) piece(r *syntax.Rule, operations ...admissionv1.OperationTy
 	if err := c.except(r, s); err != nil {
 		return nil, err
 	}
-	p := &piece{name: dns(r.Name), selection: s, bindings: c.bindings(r)}
+	p := &piece{name: dns(r.Name), selection: s, bindings: c.bindings(r), data: slices.Clone(s.data)}
 	if s.pods {
 		p.templates = v1alpha1.PodTemplatesOff
 		if repeats(r) {

@@ -133,6 +133,9 @@ func (t *translation) not(n *jmespath.Node, on Value) (Value, error) {
 
 // sub writes what comes after a dot, a bracket or |.
 func (t *translation) sub(n *jmespath.Node, on Value) (Value, error) {
+	if v, written, err := t.fieldOfYAML(n, on); written {
+		return v, err
+	}
 	left, err := t.node(n.Args[0], on)
 	if err != nil {
 		return left, err

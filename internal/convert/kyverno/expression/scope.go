@@ -32,6 +32,15 @@ type Scope struct {
 	hidden map[string]error
 	// lenient says that a condition that fails does not hold, and nor do those that it is one of.
 	lenient bool
+	// naming makes a variable of a policy of an expression, and returns how it is read; nil if there are none.
+	naming func(name, text string) string
+}
+
+// Naming returns a scope that makes variables of long expressions.
+func (s *Scope) Naming(name func(name, text string) string) *Scope {
+	inner := *s
+	inner.naming = name
+	return &inner
 }
 
 // Lenient returns a scope whose conditions do not hold where Kyverno has an error, as those of elements.
