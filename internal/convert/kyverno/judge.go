@@ -214,7 +214,7 @@ func (j *judge) current() *expression.Scope {
 	if !creates {
 		s = s.With("request.oldObject", expression.Named("oldObject", of))
 	}
-	return s.Naming(j.naming)
+	return expression.Naming(s, j.naming)
 }
 
 // naming adds a variable for a part of an expression, and returns how it is read.
@@ -233,7 +233,7 @@ func (j *judge) former() *expression.Scope {
 		}
 		s = s.Images(false)
 	}
-	return s.Naming(j.naming).With("request.oldObject", expression.Constant(nil)).With("request.operation", expression.Constant("CREATE"))
+	return expression.Naming(s, j.naming).With("request.oldObject", expression.Constant(nil)).With("request.operation", expression.Constant("CREATE"))
 }
 
 // variable adds a variable to the piece.

@@ -122,7 +122,7 @@ func TestUnknownKinds(t *testing.T) {
 // A policy of a namespace does not read the bindings of the cluster.
 func TestRolesOfNamespaces(t *testing.T) {
 	t.Parallel()
-	i := converted(t, strings.NewReplacer("kind: ClusterPolicy", "kind: Policy", "match: {", "match: {clusterRoles: [admin], ").Replace(plain))
+	i := converted(t, strings.NewReplacer("kind: ClusterPolicy", "kind: Policy", "match: {", "match: {clusterRoles: [admin], ").Replace(fmt.Sprintf(withPattern, "{a: b}")))
 	if len(i.To) > 0 || len(i.Left) == 0 || !strings.Contains(i.Left[0].What, "roles") {
 		t.Errorf("%v; want roles", i.Left)
 	}

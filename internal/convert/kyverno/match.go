@@ -71,7 +71,7 @@ func (c *conversion) match(r *syntax.Rule, operations ...admissionv1.OperationTy
 	if len(s.rules) == 0 {
 		return nil, refuse(m.Field, "it is for no request: Kyverno is not asked about these kinds, or not about these operations", "leave it out")
 	}
-	if err := c.namesRoles(blocks); err != nil {
+	if err := namesRoles(c, blocks); err != nil {
 		return nil, err
 	}
 	if err := s.matching(blocks, targets); err != nil {
@@ -189,10 +189,7 @@ func (c *conversion) excluding(s *selection, m *syntax.Match) error {
 		}
 		rest, restTargets = append(rest, *b), append(restTargets, targets[n])
 	}
-	if err := c.namesRoles(rest); err != nil {
-		return err
-	}
-	return s.condition("exclude", rest, restTargets, true)
+	return excluded(c, s, rest, restTargets)
 }
 
 func empty(b *syntax.Block) bool {

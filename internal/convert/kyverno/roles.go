@@ -14,7 +14,7 @@ import (
 )
 
 // namesRoles returns an error if blocks name roles, and the policy cannot read the bindings of other namespaces or of the cluster.
-func (c *conversion) namesRoles(blocks []syntax.Block) error {
+func namesRoles(c *conversion, blocks []syntax.Block) error {
 	for n := range blocks {
 		b := &blocks[n]
 		if len(b.Roles)+len(b.ClusterRoles) == 0 {
@@ -26,6 +26,14 @@ func (c *conversion) namesRoles(blocks []syntax.Block) error {
 		c.note(b.Field, "the roles of the user are those of the bindings that Usher reads: it needs the right to read them, and more than 1,000 in one list are an error", "name the subjects of the bindings")
 	}
 	return nil
+}
+
+// excluded adds a condition that none of some blocks holds.
+func excluded(c *conversion, s *selection, blocks []syntax.Block, targets [][]target) error {
+	if err := namesRoles(c, blocks); err != nil {
+		return err
+	}
+	return s.condition("exclude", blocks, targets, true)
 }
 
 // reading returns the value of a list in the data of the policy.

@@ -133,7 +133,7 @@ func (t *translation) not(n *jmespath.Node, on Value) (Value, error) {
 
 // sub writes what comes after a dot, a bracket or |.
 func (t *translation) sub(n *jmespath.Node, on Value) (Value, error) {
-	if v, written, err := t.fieldOfYAML(n, on); written {
+	if v, written, err := fieldOfYAML(t, n, on); written {
 		return v, err
 	}
 	left, err := t.node(n.Args[0], on)

@@ -37,7 +37,7 @@ type Scope struct {
 }
 
 // Naming returns a scope that makes variables of long expressions.
-func (s *Scope) Naming(name func(name, text string) string) *Scope {
+func Naming(s *Scope, name func(name, text string) string) *Scope {
 	inner := *s
 	inner.naming = name
 	return &inner

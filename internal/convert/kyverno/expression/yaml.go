@@ -29,7 +29,7 @@ var ofData = regexp.MustCompile(`^data\.\w+(?:\.\w+)*$`)
 var yamlName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
 // fieldOfYAML writes the field of a map that is YAML in a text; written is false for other expressions.
-func (t *translation) fieldOfYAML(n *jmespath.Node, on Value) (v Value, written bool, err error) {
+func fieldOfYAML(t *translation, n *jmespath.Node, on Value) (v Value, written bool, err error) {
 	call, name := n.Args[0], n.Args[1].Text
 	if n.Op != jmespath.Sub || call.Op != jmespath.Call || call.Text != "parse_yaml" || len(call.Args) != 1 || n.Args[1].Op != jmespath.Field {
 		return v, false, nil
