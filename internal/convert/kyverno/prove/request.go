@@ -240,7 +240,8 @@ func caseOf(i *convert.Import, r *interpret.Request, o Options) (*policytest.Cas
 	if subject["kind"] == "Namespace" {
 		c.Request.Namespace = text(subject, "name")
 	}
-	if c.Request.Namespace != "" {
+	known := slices.ContainsFunc(r.Data, func(o map[string]any) bool { return o["kind"] == "Namespace" && text(o, "name") == c.Request.Namespace })
+	if c.Request.Namespace != "" && !known {
 		labels := map[string]any{"kubernetes.io/metadata.name": c.Request.Namespace}
 		for k, v := range r.NamespaceLabels {
 			labels[k] = v
