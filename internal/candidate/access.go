@@ -132,11 +132,11 @@ func (e *Evaluator) authorize(ctx context.Context, l *lane, w *waiting, s *set, 
 		skipped(concerned)
 		return
 	}
-	for _, c := range concerned {
+	for i, c := range concerned {
 		is, ok := decided(ctx, s.access.beside[c], w.request)
 		if !ok {
-			skipped([]*compared{c})
-			continue
+			skipped(concerned[i:])
+			return
 		}
 		e.countAccess(c, w, &was, &is)
 	}

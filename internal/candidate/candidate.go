@@ -230,6 +230,10 @@ func (s *set) concerning(r *usher.Request, in *lane) []*compared {
 	case in.tenants:
 		all = s.namespaces[r.Namespace]
 	}
+	if len(s.all) == 1 {
+		// The index is that of the only one.
+		return all
+	}
 	var some []*compared
 	for _, c := range all {
 		if c.index.MayMatch(r) {

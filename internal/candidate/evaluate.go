@@ -8,6 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -41,7 +42,10 @@ func (e *Evaluator) in(l *lane) func(context.Context, *waiting) {
 // evaluate has each candidate of a lane evaluated for a request.
 func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
 	s := e.current.Load()
-	concerned := s.concerning(w.request, l)
+	concerned := w.concerned
+	if w.among != s {
+		concerned = s.concerning(w.request, l)
+	}
 	if len(concerned) == 0 {
 		return
 	}
@@ -50,11 +54,13 @@ func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
 		return
 	}
 	// One that is slow is not always before the same others.
-	l.rounds++
-	first := l.rounds % len(concerned)
-	concerned = slices.Concat(concerned[first:], concerned[:first])
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
+	if l.rounds++; len(concerned) > 1 {
+		first := l.rounds % len(concerned)
+		concerned = slices.Concat(concerned[first:], concerned[:first])
+	}
+	until := &deadline.Context{Context: ctx, At: time.Now().Add(l.timeout)}
+	defer until.Release()
+	ctx = until
 	if w.request.Phase == usher.Authorize {
 		e.authorize(ctx, l, w, s, concerned)
 		return
@@ -68,7 +74,7 @@ func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
 		defer release()
 	}
 	for _, c := range concerned {
-		if !e.evaluateOne(ctx, c, w) {
+		if !inTime(ctx) || !e.evaluateOne(ctx, c, w) {
 			skipped([]*compared{c})
 		}
 	}
@@ -76,9 +82,6 @@ func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
 
 // decided returns a decision; false if it takes too long.
 func decided(ctx context.Context, by usher.Decider, r *usher.Request) (usher.Decision, bool) {
-	if !inTime(ctx) {
-		return usher.Decision{}, false
-	}
 	d, err := by.Decide(ctx, r)
 	return d, err == nil && inTime(ctx)
 }
@@ -86,8 +89,10 @@ func decided(ctx context.Context, by usher.Decider, r *usher.Request) (usher.Dec
 // inTime reports whether nothing has failed because the time is over, which is that of candidates, not of
 // policies in force.
 func inTime(ctx context.Context) bool {
-	at, limited := ctx.Deadline()
-	return ctx.Err() == nil && (!limited || time.Until(at) > reserve)
+	if at, limited := ctx.Deadline(); limited && time.Until(at) <= reserve {
+		return false
+	}
+	return ctx.Err() == nil
 }
 
 // evaluateOne counts how the decisions of one candidate differ. It is false if that took too long.

@@ -25,6 +25,8 @@ const (
 	mostLate = 4
 	// sampled is how many turns are compared to find one with much that waits.
 	sampled = 16
+	// mostSpare limits the empty queues that are kept.
+	mostSpare = 16
 )
 
 // A lane evaluates candidates for one request after the other: either those of the cluster or those of
@@ -49,13 +51,17 @@ type lane struct {
 	fresh, others []*turn
 	// most is a turn for which much waits.
 	most *turn
+	// spare are empty queues of turns that have ended: a busy lane mostly has one request at a time.
+	spare []*users
 }
+
+// users has the requests of a turn in a group for each user.
+type users = queue.Queue[string, struct{}, *waiting]
 
 // A turn is whose requests wait.
 type turn struct {
-	name string
-	// waiting has a group for each user.
-	waiting *queue.Queue[string, struct{}, *waiting]
+	name    string
+	waiting *users
 	number  int
 	bytes   int64
 	// left is how long it lasts, and below 0 how long others have before.
@@ -91,7 +97,7 @@ func (l *lane) add(w *waiting) (dropped []*waiting, ok bool) {
 		w.release = release
 	}
 	if t == nil {
-		t = &turn{name: w.turn, waiting: queue.New[string, struct{}, *waiting](), left: quantum}
+		t = &turn{name: w.turn, waiting: l.queue(), left: quantum}
 		l.turns[w.turn] = t
 		l.fresh = append(l.fresh, t)
 	}
@@ -183,7 +189,21 @@ func (l *lane) next() *waiting {
 			return w
 		}
 		delete(l.turns, t.name)
+		if len(l.spare) < mostSpare {
+			l.spare, t.waiting = append(l.spare, t.waiting), nil
+		}
 	}
+}
+
+// queue returns an empty queue.
+func (l *lane) queue() *users {
+	last := len(l.spare) - 1
+	if last < 0 {
+		return queue.New[string, struct{}, *waiting]()
+	}
+	q := l.spare[last]
+	l.spare = l.spare[:last]
+	return q
 }
 
 // end says how long the evaluations for a request have taken.

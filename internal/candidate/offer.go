@@ -31,9 +31,12 @@ type waiting struct {
 	// denials are those of other policies than the ones that candidates affect, among others.
 	denials []usher.Finding
 	denied  bool
-	bytes   int64
-	release func()
-	of      *turn
+	// concerned are the candidates of a lane that may have something to say about it, of those that there were.
+	concerned []*compared
+	among     *set
+	bytes     int64
+	release   func()
+	of        *turn
 }
 
 // Offer has the candidates evaluated for a request that was decided, unless they are busy. The caller does
@@ -57,6 +60,7 @@ func (e *Evaluator) Offer(r *usher.Request, d *usher.Decision) {
 			continue
 		}
 		own := *w
+		own.concerned, own.among = concerned, s
 		e.wait(s, l, &own)
 	}
 }
