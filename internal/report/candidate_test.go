@@ -34,6 +34,62 @@ func (c *cluster) propose(namespace, name, uid string, seen int64) (rule.State, 
 	return p, rule.CandidateState{Ref: p.Policy, UID: p.UID, Generation: 1, Since: time.Now(), Counts: rule.CandidateCounts{Seen: seen, NewlyDenied: seen}}
 }
 
+// candidate returns the status of a candidate, and how many bytes it has.
+func (c *cluster) candidate(namespace, name string) (read usherv1alpha1.PolicyCandidateStatus, size int) {
+	c.t.Helper()
+	object, err := c.policies.Tracker().Get(proposed, namespace, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	raw, err := json.Marshal(object.(*unstructured.Unstructured).Object["status"])
+	if err == nil {
+		err = json.Unmarshal(raw, &read)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return read, len(raw)
+}
+
+// TestCandidatesInAnUpgrade: a replica of a release that knows no candidates keeps them from being called evaluated. Once
+// it has ended they are, and once Usher is uninstalled no longer: their numbers stay.
+func TestCandidatesInAnUpgrade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		p, s := c.propose("shop", "c", "u", 3)
+		c.candidates = func() []rule.CandidateState { return []rule.CandidateState{s} }
+		c.replica("new").Observe(report.Snapshot{Policies: []rule.State{p}})
+		c.candidates = nil
+		older, stop := c.stoppable("older")
+		older.Observe(report.Snapshot{})
+		evaluated := func() string {
+			got, _ := c.candidate("shop", "c")
+			for _, condition := range got.Conditions {
+				if condition.Type == usherv1alpha1.ConditionEvaluated {
+					return string(condition.Status) + " " + condition.Reason
+				}
+			}
+			return ""
+		}
+		time.Sleep(3 * time.Minute)
+		if got := evaluated(); strings.HasPrefix(got, "True") {
+			t.Errorf("beside an older replica: %s", got)
+		}
+		stop()
+		time.Sleep(3 * time.Minute)
+		if got := evaluated(); got != "True Evaluated" {
+			t.Errorf("after the older replica has ended: %s", got)
+		}
+		if n, err := report.Withdraw(t.Context(), c.policies, "Uninstalled", "nobody asks"); n != 1 || err != nil {
+			t.Errorf("%d statuses, %v", n, err)
+		}
+		if got, _ := c.candidate("shop", "c"); evaluated() != "False Uninstalled" || got.Seen != 3 {
+			t.Errorf("after Usher was uninstalled: %s, %+v", evaluated(), got)
+		}
+	})
+}
+
 // TestStatusOfCandidates: what a tenant writes fills neither the status of candidates nor the Leases of replicas, and the
 // status of another tenant's candidate has its own numbers.
 func TestStatusOfCandidates(t *testing.T) {
@@ -63,27 +119,13 @@ func TestStatusOfCandidates(t *testing.T) {
 		c.replica("one").Observe(report.Snapshot{Policies: states})
 		time.Sleep(3 * time.Minute)
 
-		status := func(namespace, name string) (read usherv1alpha1.PolicyCandidateStatus, size int) {
-			object, err := c.policies.Tracker().Get(proposed, namespace, name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			raw, err := json.Marshal(object.(*unstructured.Unstructured).Object["status"])
-			if err == nil {
-				err = json.Unmarshal(raw, &read)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return read, len(raw)
-		}
-		if got, _ := status("shop", "c"); got.Seen != 3 || got.NewlyDenied != 3 || len(got.Compared) != 0 {
+		if got, _ := c.candidate("shop", "c"); got.Seen != 3 || got.NewlyDenied != 3 || len(got.Compared) != 0 {
 			t.Errorf("shop: %+v", got)
 		}
-		if got, size := status("evil", "many"); got.Seen != 1<<60 || len(got.Compared) > 64 || size > 80_000 {
+		if got, size := c.candidate("evil", "many"); got.Seen != 1<<60 || len(got.Compared) > 64 || size > 80_000 {
 			t.Errorf("many: %d seen, %d compared, %d bytes", got.Seen, len(got.Compared), size)
 		}
-		got, size := status("evil", "idle")
+		got, size := c.candidate("evil", "idle")
 		if evaluated := got.Conditions[0]; size > 10_000 || evaluated.Status != metav1.ConditionFalse || !strings.HasPrefix(evaluated.Message, "hunter2") {
 			t.Errorf("idle: %d bytes, %+v", size, got.Conditions)
 		}

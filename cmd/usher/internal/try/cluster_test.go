@@ -10,10 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/try"
 )
 
 // TestObjectsOfFilesLackDefaults: users who ask about a cluster learn that an object is not as its API
@@ -238,11 +235,6 @@ func executed(t *testing.T, args []string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
-	newRoot := func(s cli.Streams) *cobra.Command {
-		root := &cobra.Command{Use: "usher"}
-		root.AddCommand(try.Decide(s), try.Explain(s), try.Exempt(s))
-		return root
-	}
 	status = cli.Execute(t.Context(), newRoot, s, args)
 	return out.String(), errs.String(), status
 }
@@ -250,14 +242,18 @@ func executed(t *testing.T, args []string) (stdout, stderr string, status int) {
 // emptyCluster returns the kubeconfig of an API server that has the namespace shop and nothing else.
 func emptyCluster(t *testing.T) string {
 	t.Helper()
-	known := map[string]string{
+	return kubeconfig(t, shop())
+}
+
+// shop are the answers of an API server that has the namespace shop, and a pod in it.
+func shop() map[string]string {
+	return map[string]string{
 		"/api":                                `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis":                               `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                             `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get"]}]}`,
 		"/api/v1/namespaces/shop/pods/stored": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"stored","namespace":"shop","uid":"e2d1"},"spec":{"restartPolicy":"Never","containers":[]},"status":{"phase":"Running"}}`,
 		"/api/v1/namespaces/shop":             `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
 	}
-	return kubeconfig(t, known)
 }
 
 // kubeconfig returns that of an API server with these answers, an empty one of which is 403; all others
