@@ -159,10 +159,12 @@ var mayImport = []struct {
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"internal/explain", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
+	// Explanations for people, of commands and of programs.
+	{"internal/explain/text", []string{".", "internal/explain", "internal/printable", "internal/rule"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall", "internal/printable"}},
 	// What embedders use of them.
-	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/explain", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/rule", "internal/trial", "internal/trial/isolated", "source"}},
+	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/explain/...", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/printable", "internal/rule", "internal/trial", "internal/trial/isolated", "source"}},
 	{"policytest", []string{"internal/policytest"}},
 	{"plugin", []string{".", "internal/deadline", "internal/webhookconfig", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
@@ -190,7 +192,7 @@ var mayImport = []struct {
 		// A process can be a worker that evaluates CUE, or compiles policies, and does nothing else; main
 		// finds out.
 		"internal/lang/cue/...", "internal/lang/worker",
-		"simulate/...", "internal/explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
+		"simulate/...", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
 	}},
 	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "internal/samples", "webhook", "cmd/internal/cli"}},
 	// What commands of all binaries print and accept.

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/explain/text"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -23,24 +26,44 @@ import (
 // It evaluates the expressions again, which takes several times as long as to decide, by the policies that are in
 // force now, and resolves the facts that they need once more.
 func (l *Live) Explain(ctx context.Context, r *usher.Request, d usher.Decision) ([]byte, error) {
-	if r.Phase == usher.Authorize {
-		return nil, errors.New("explain decision: expected one about a request of admission")
-	}
-	if err := complete(r); err != nil {
-		return nil, fmt.Errorf("explain decision: %w", err)
-	}
-	if err := inPhase(l.current.RulesAt(""), r.Phase, d.Findings); err != nil {
-		return nil, fmt.Errorf("explain decision: %w", err)
-	}
-	told, err := explain.Of(ctx, l.current.RulesAt(r.Entry), r, d, explain.Options{Facts: l.facts})
+	told, err := l.explain(ctx, r, d)
 	if err != nil {
-		return nil, fmt.Errorf("explain decision: %w", err)
+		return nil, err
 	}
-	text, err := json.Marshal(told)
+	encoded, err := json.Marshal(told)
 	if err != nil {
 		return nil, fmt.Errorf("encode explanation: %w", err)
 	}
-	return text, nil
+	return encoded, nil
+}
+
+// ExplainText is [Live.Explain] for people: it returns the lines that usher explain prints for a phase, without colors.
+// Characters that control terminals are escaped.
+func (l *Live) ExplainText(ctx context.Context, r *usher.Request, d usher.Decision) (string, error) {
+	told, err := l.explain(ctx, r, d)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	text.Phase(&b, &told, printable.Palette{})
+	return printable.Lines(b.String()), nil
+}
+
+func (l *Live) explain(ctx context.Context, r *usher.Request, d usher.Decision) (explain.Explanation, error) {
+	if r.Phase == usher.Authorize {
+		return explain.Explanation{}, errors.New("explain decision: expected one about a request of admission")
+	}
+	if err := complete(r); err != nil {
+		return explain.Explanation{}, fmt.Errorf("explain decision: %w", err)
+	}
+	if err := inPhase(l.current.RulesAt(""), r.Phase, d.Findings); err != nil {
+		return explain.Explanation{}, fmt.Errorf("explain decision: %w", err)
+	}
+	told, err := explain.Of(ctx, l.current.RulesAt(r.Entry), r, d, explain.Options{Facts: l.facts})
+	if err != nil {
+		return explain.Explanation{}, fmt.Errorf("explain decision: %w", err)
+	}
+	return told, nil
 }
 
 // inPhase returns an error if a finding is of a rule that only decides in the other phase.

@@ -119,17 +119,11 @@ func (c *ColorFlag) Palette(w io.Writer) Palette {
 	}
 }
 
-// A Palette paints text for the writer that it is of; the zero palette leaves it as it is.
-type Palette struct{ Red, Green, Yellow, Cyan, Bold, Faint string }
+// A Palette paints text for the writer that it is of.
+type Palette = printable.Palette
 
 // Paint returns text in a colour of a [Palette].
-func Paint(colour, text string) string {
-	if colour == "" {
-		return text
-	}
-	begin, _, _ := strings.Cut(colour, "[")
-	return colour + text + begin + "[0m"
-}
+func Paint(colour, text string) string { return printable.Paint(colour, text) }
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {

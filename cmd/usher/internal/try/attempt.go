@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
@@ -210,10 +211,10 @@ func inputsOf(what, text string) ([]objects.Input, error) {
 }
 
 // Warned reports whether an explained rule let the request pass with a warning, for which decide and explain say "warned".
-func Warned(r *explain.Rule) bool { return warns(r.Outcome, r.Checks) }
+func Warned(r *explain.Rule) bool { return text.Warned(r.Outcome, r.Checks) }
 
 // ValueText returns a value as usher explain prints it.
-func ValueText(value any, absent bool) string { return valueText(value, absent) }
+func ValueText(value any, absent bool) string { return text.Value(value, absent) }
 
 // Diff returns what policies changed, as a unified diff of YAML; empty if that is nothing.
 func (j *Judgement) Diff() (string, error) {

@@ -9,6 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
@@ -82,10 +83,10 @@ func printSuspended(b *strings.Builder, all []policies.Suspended, p cli.Palette)
 func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 	fmt.Fprintf(b, "%s: %s %s: %s\n", printable.Line(j.File), j.Operation, cli.Paint(p.Bold, printable.Line(j.Name.String())), j.verdict(p))
 	if j.Message != "" || j.Reason != "" {
-		fmt.Fprintf(b, "  %s\n", cli.Paint(p.Red, below("  ", cmp.Or(j.Message, j.Reason))))
+		fmt.Fprintf(b, "  %s\n", cli.Paint(p.Red, text.Below("  ", cmp.Or(j.Message, j.Reason))))
 	}
 	for _, warning := range j.Warnings {
-		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), below("  ", warning))
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), text.Below("  ", warning))
 	}
 	if rules {
 		j.printRules(b, p)
@@ -136,7 +137,7 @@ func printUnread(b *strings.Builder, leftOut []string, p cli.Palette) {
 
 func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	matched := 0
-	told := toldExemptions{}
+	told := text.ToldExemptions{}
 	for i := range j.Rules {
 		r := &j.Rules[i]
 		if r.fillsIn() {
@@ -148,10 +149,10 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			fmt.Fprintf(b, " (the pod of %s)", printable.Line(r.PodOf))
 		}
 		if detail := cmp.Or(r.Error, r.Message); detail != "" {
-			fmt.Fprintf(b, ": %s", below("  ", detail))
+			fmt.Fprintf(b, ": %s", text.Below("  ", detail))
 		}
 		b.WriteByte('\n')
-		printFindingExemptions(b, "    ", r.Exemptions, told.rest(r.NotExempt))
+		text.Exemptions(b, "    ", r.Exemptions, told.Rest(r.NotExempt))
 		if len(r.Checks) > 1 {
 			printChecks(b, r.Checks)
 		}
@@ -172,14 +173,8 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 func printChecks(b *strings.Builder, checks []usher.Check) {
 	for i := range checks {
 		c := &checks[i]
-		fmt.Fprintf(b, "    %s: %s\n", cmp.Or(c.Field, c.Validation, c.Name), below("    ", c.Message))
+		fmt.Fprintf(b, "    %s: %s\n", cmp.Or(c.Field, c.Validation, c.Name), text.Below("    ", c.Message))
 	}
-}
-
-// below returns text that others wrote, with the lines after the first one indented: none looks like
-// one of the report.
-func below(indent, text string) string {
-	return strings.ReplaceAll(text, "\n", "\n"+indent+"  ")
 }
 
 func outcome(r *ruleResult, p cli.Palette) string {
@@ -190,21 +185,7 @@ func outcome(r *ruleResult, p cli.Palette) string {
 	if r.Ignored {
 		word += " (ignored)"
 	}
-	return paintOutcome(r.Outcome, word, r.Ignored, p)
-}
-
-func paintOutcome(o usher.Outcome, word string, ignored bool, p cli.Palette) string {
-	switch {
-	case o == usher.Changed:
-		return cli.Paint(p.Cyan, word)
-	case o == usher.Failed && ignored:
-		return cli.Paint(p.Yellow, word)
-	case o == usher.Rejected, o == usher.Failed:
-		return cli.Paint(p.Red, word)
-	case o == usher.Passed:
-		return cli.Paint(p.Green, word)
-	}
-	return word
+	return text.PaintOutcome(r.Outcome, word, r.Ignored, p)
 }
 
 // changesOf returns a unified diff of two objects as YAML.

@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -72,11 +73,7 @@ func (r *ruleResult) fillsIn() bool {
 }
 
 // warns reports whether the rule passed with a warning.
-func (r *ruleResult) warns() bool { return warns(r.Outcome, r.Checks) }
-
-func warns(outcome usher.Outcome, checks []usher.Check) bool {
-	return outcome == usher.Passed && slices.ContainsFunc(checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActWarn) })
-}
+func (r *ruleResult) warns() bool { return text.Warned(r.Outcome, r.Checks) }
 
 // A nearMatch is a rule that would match except for its most specific clauses.
 type nearMatch struct {

@@ -11,6 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/printable"
 )
 
@@ -69,7 +70,7 @@ func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 		return nil
 	}
 	if c.Denied != "" {
-		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "its pods are denied:"), below("  ", c.Denied))
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "its pods are denied:"), text.Below("  ", c.Denied))
 		for _, ref := range c.Policies {
 			if kind, _ := api.KindCalled(ref.Kind); kind.ObjectPolicy {
 				fmt.Fprintf(b, "  %s with spec.podTemplates: Warn, %s warns of the workload, and with Deny it refuses it\n", cli.Paint(p.Yellow, "hint:"), printable.Line(ref.String()))

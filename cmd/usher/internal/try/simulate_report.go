@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/simulate"
 )
@@ -60,10 +61,10 @@ func (s *simulated) print(b *strings.Builder, p cli.Palette, all bool) error {
 	}
 	fmt.Fprintf(b, "%s: %s %s %s as %s: %s\n", printable.Line(s.File), s.Operation, printable.Line(s.Resource), cli.Paint(p.Bold, printable.Line(name)), printable.Line(s.User), s.verdict(p))
 	if s.Error != nil {
-		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "error:"), below("  ", s.Error.Message))
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "error:"), text.Below("  ", s.Error.Message))
 	}
 	for _, warning := range s.Warnings {
-		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), below("  ", warning))
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), text.Below("  ", warning))
 	}
 	s.printSteps(b, p, all)
 	s.printAudit(b, p, all)
@@ -116,7 +117,7 @@ func printStep(b *strings.Builder, s *simulate.Step, p cli.Palette, all bool) {
 	}
 	switch {
 	case s.Message != "":
-		fmt.Fprintf(b, ": %s", below("    ", s.Message))
+		fmt.Fprintf(b, ": %s", text.Below("    ", s.Message))
 	case !s.Called && s.Why != "":
 		fmt.Fprintf(b, ": %s", cli.Paint(p.Faint, printable.Line(s.Why)))
 	}
@@ -134,7 +135,7 @@ func printStep(b *strings.Builder, s *simulate.Step, p cli.Palette, all bool) {
 		printCheck(b, &check, p, all)
 	}
 	for _, warning := range s.Warnings {
-		fmt.Fprintf(b, "      %s %s\n", cli.Paint(p.Yellow, "warning:"), below("      ", warning))
+		fmt.Fprintf(b, "      %s %s\n", cli.Paint(p.Yellow, "warning:"), text.Below("      ", warning))
 	}
 	b.WriteString(indent(indent(paintDiff(s.Diff, p))))
 }
@@ -147,7 +148,7 @@ func printCheck(b *strings.Builder, c *simulate.Check, p cli.Palette, all bool) 
 	}
 	fmt.Fprintf(b, "      %s is %s: %s\n", c.Name, c.Value, cli.Paint(p.Faint, strings.Join(strings.Fields(c.Expression), " ")))
 	if c.Message != "" && c.Value == "error" {
-		fmt.Fprintf(b, "        %s\n", below("        ", c.Message))
+		fmt.Fprintf(b, "        %s\n", text.Below("        ", c.Message))
 	}
 }
 
@@ -180,7 +181,7 @@ func (s *simulated) printAudit(b *strings.Builder, p cli.Palette, all bool) {
 	}
 	b.WriteString("  audit annotations\n")
 	for _, key := range keys {
-		fmt.Fprintf(b, "    %s: %s\n", printable.Line(key), cli.Paint(p.Faint, below("    ", s.Audit[key])))
+		fmt.Fprintf(b, "    %s: %s\n", printable.Line(key), cli.Paint(p.Faint, text.Below("    ", s.Audit[key])))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/simulate/authz"
@@ -223,7 +224,7 @@ func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
 		case c.Status == policytest.Failed:
 			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", cli.Paint(p.Red, "FAIL"), printable.Line(c.Name), printable.Line(c.File), strings.ReplaceAll(c.Message, "\n", "\n    "))
 		case c.Status == policytest.Skipped:
-			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), printable.Line(c.Name), printable.Line(c.File), below("", c.Message))
+			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), printable.Line(c.Name), printable.Line(c.File), text.Below("", c.Message))
 		case verbose:
 			fmt.Fprintf(&b, "%s %s (%s)\n", cli.Paint(p.Green, "pass"), printable.Line(c.Name), c.Took.Round(time.Millisecond))
 		}

@@ -1,11 +1,10 @@
-package try
+package text
 
 import (
 	"cmp"
 	"fmt"
 	"strings"
 
-	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -14,9 +13,9 @@ import (
 const maxText = 160
 
 // printExpression prints an expression of a policy, and its parts indented below it.
-func printExpression(b *strings.Builder, e *rule.Expression, p cli.Palette) {
+func printExpression(b *strings.Builder, e *rule.Expression, p printable.Palette) {
 	const indent = "        "
-	fmt.Fprintf(b, "%s%s: %s", indent, cli.Paint(p.Faint, fieldText(e)), printable.CutRunes(e.Text, maxText))
+	fmt.Fprintf(b, "%s%s: %s", indent, printable.Paint(p.Faint, fieldText(e)), printable.CutRunes(e.Text, maxText))
 	if e.Error != "" || e.Value != nil || !strings.HasPrefix(e.Field, "spec.mutations[") {
 		// What an expression makes of Object{} has no value of its own: the patch shows it.
 		fmt.Fprintf(b, " → %s", expressionValue(e, p))
@@ -40,12 +39,12 @@ func fieldText(e *rule.Expression) string {
 	return text
 }
 
-func printParts(b *strings.Builder, e *rule.Expression, indent string, p cli.Palette) {
+func printParts(b *strings.Builder, e *rule.Expression, indent string, p printable.Palette) {
 	indent += "  "
 	for i := range e.Parts {
 		part := &e.Parts[i]
 		if part.Unevaluated {
-			fmt.Fprintf(b, "%s%s\n", indent, cli.Paint(p.Faint, printable.CutRunes(part.Text, maxText)+": not evaluated"))
+			fmt.Fprintf(b, "%s%s\n", indent, printable.Paint(p.Faint, printable.CutRunes(part.Text, maxText)+": not evaluated"))
 			continue
 		}
 		fmt.Fprintf(b, "%s%s → %s\n", indent, printable.CutRunes(part.Text, maxText), expressionValue(part, p))
@@ -53,14 +52,14 @@ func printParts(b *strings.Builder, e *rule.Expression, indent string, p cli.Pal
 	}
 }
 
-func expressionValue(e *rule.Expression, p cli.Palette) string {
+func expressionValue(e *rule.Expression, p printable.Palette) string {
 	switch {
 	case e.Error == "":
-		return cli.Paint(p.Bold, valueText(e.Value, e.Absent))
+		return printable.Paint(p.Bold, Value(e.Value, e.Absent))
 	case len(e.Parts) > 0 && causes(e.Parts, e.Error):
-		return cli.Paint(p.Yellow, "error")
+		return printable.Paint(p.Yellow, "error")
 	}
-	return cli.Paint(p.Yellow, "error: "+e.Error)
+	return printable.Paint(p.Yellow, "error: "+e.Error)
 }
 
 // causes reports whether one of the parts has the error of the whole.

@@ -1,0 +1,187 @@
+// Package text writes explanations for people.
+package text
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/printable"
+)
+
+// Phase writes the explanation of one decision, indented by two spaces. It has the messages of policies as they are:
+// what shows it on a terminal replaces the characters that control it.
+func Phase(b *strings.Builder, e *explain.Explanation, p printable.Palette) {
+	fmt.Fprintf(b, "  %s%s: %s", e.Entry, conversion(e), e.Verdict)
+	if e.Verdict == usher.Deny {
+		fmt.Fprintf(b, ": %s", printable.Paint(p.Red, Below("  ", cmp.Or(e.Message, e.Reason, "without a word"))))
+	}
+	b.WriteByte('\n')
+	for _, warning := range e.Warnings {
+		fmt.Fprintf(b, "    %s %s\n", printable.Paint(p.Yellow, "warning:"), Below("    ", warning))
+	}
+	told := ToldExemptions{}
+	for i := range e.Rules {
+		r := e.Rules[i]
+		r.NotExempt = told.Rest(r.NotExempt)
+		printExplained(b, &r, p)
+	}
+}
+
+// ToldExemptions are exemptions that do not apply, with the reasons: each is told once, and not for each rule.
+type ToldExemptions map[string]bool
+
+// Rest returns those that have not been told yet.
+func (t ToldExemptions) Rest(all []usher.NotExempt) []usher.NotExempt {
+	return slices.DeleteFunc(slices.Clone(all), func(x usher.NotExempt) bool {
+		key := x.PolicyRef.String() + strings.Join(x.Why, ";")
+		known := t[key]
+		t[key] = true
+		return known
+	})
+}
+
+// conversion returns the version in which an entry received the object, if the client used another
+// one.
+func conversion(e *explain.Explanation) string {
+	if e.Requested == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (as %s, converted from %s)", e.Kind, e.Requested)
+}
+
+func printExplained(b *strings.Builder, r *explain.Rule, p printable.Palette) {
+	name := r.Name
+	if r.Policy != (usher.PolicyRef{}) {
+		name = r.Policy.String() + " " + r.Name
+	}
+	if !r.Matched {
+		fmt.Fprintf(b, "    %s %s: %s\n", printable.Paint(p.Faint, fmt.Sprintf("%-9s", "no match")), name, printable.Paint(p.Faint, printable.Line(r.Clause)))
+		return
+	}
+	word := string(cmp.Or(r.Outcome, "not run"))
+	if r.Ignored {
+		word += " (ignored)"
+	}
+	told := PaintOutcome(r.Outcome, fmt.Sprintf("%-9s", word), r.Ignored, p)
+	if Warned(r.Outcome, r.Checks) {
+		told = printable.Paint(p.Yellow, fmt.Sprintf("%-9s", "warned"))
+	}
+	fmt.Fprintf(b, "    %s %s", told, name)
+	if detail := cmp.Or(r.Error, r.Message, r.Unrun); detail != "" {
+		fmt.Fprintf(b, ": %s", Below("    ", detail))
+	}
+	fmt.Fprintf(b, "\n      matched by %s\n", printable.Line(r.Clause))
+	if r.PodOf != "" {
+		fmt.Fprintf(b, "      for the pod that %s would make\n", printable.Line(r.PodOf))
+	}
+	if r.Unmutated != "" {
+		fmt.Fprintf(b, "      the pod is %s\n", printable.Paint(p.Yellow, r.Unmutated))
+	}
+	for _, s := range r.Steps {
+		printProgram(b, &s, p)
+	}
+	for _, c := range r.Checks {
+		fmt.Fprintf(b, "      %s: %s\n", c.Name, printable.Paint(p.Yellow, Below("      ", c.Message)))
+	}
+	Exemptions(b, "      ", r.Exemptions, r.NotExempt)
+	for _, op := range r.Patch {
+		fmt.Fprintf(b, "      %s\n", printable.Paint(p.Cyan, opText(op)))
+	}
+	if r.Took > 0 {
+		fmt.Fprintf(b, "      took %s", r.Took)
+		if r.Cost != nil {
+			fmt.Fprintf(b, "; warm %s, %s, %s", r.Cost.Time, count(r.Cost.Allocations, "allocation"), count(r.Cost.Bytes, "byte"))
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// Exemptions tells which exemptions applied to a rule, and why others did not.
+func Exemptions(b *strings.Builder, indent string, applied []usher.Exemption, not []usher.NotExempt) {
+	for _, x := range applied {
+		fmt.Fprintf(b, "%sexempt until %s: %s, owner %s: %s\n", indent, x.ExpiresAt.UTC().Format(time.RFC3339), x.PolicyRef, printable.Line(x.Owner), printable.Line(x.Reason))
+	}
+	for _, x := range not {
+		fmt.Fprintf(b, "%snot exempt: %s: %s\n", indent, x.PolicyRef, printable.Line(strings.Join(x.Why, "; ")))
+	}
+}
+
+func printProgram(b *strings.Builder, s *explain.Step, p printable.Palette) {
+	fmt.Fprintf(b, "      %s: %s\n", s.Name, s.Program)
+	if s.Reading != nil {
+		for _, v := range s.Reading.Values {
+			fmt.Fprintf(b, "        %s = %s\n", v.Name, printable.Paint(p.Bold, Value(v.Value, v.Absent)))
+		}
+		for i := range s.Reading.Expressions {
+			printExpression(b, &s.Reading.Expressions[i], p)
+		}
+		if s.Reading.Condition != "" && s.Error == "" {
+			fmt.Fprintf(b, "        the condition holds: %t\n", s.Reading.Holds)
+		}
+	}
+	if s.Error != "" {
+		fmt.Fprintf(b, "        %s\n", printable.Paint(p.Yellow, Below("        ", s.Error)))
+	}
+}
+
+func opText(op usher.PatchOp) string {
+	if op.Op == "remove" {
+		return op.Op + " " + printable.Line(op.Path)
+	}
+	return op.Op + " " + printable.Line(op.Path) + " " + Value(op.Value, false)
+}
+
+// maxValue is the length to which values are cut, so that large ones do not hide the rest.
+const maxValue = 201
+
+// Value returns a value as JSON, cut to a line.
+func Value(value any, absent bool) string {
+	if absent {
+		return "absent"
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return printable.CutRunes(string(encoded), maxValue)
+}
+
+// count is a number with its noun.
+func count(n uint64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// Warned reports whether a rule passed with a warning.
+func Warned(outcome usher.Outcome, checks []usher.Check) bool {
+	return outcome == usher.Passed && slices.ContainsFunc(checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActWarn) })
+}
+
+// Below returns text that others wrote, with the lines after the first one indented: none looks like
+// one of the report.
+func Below(indent, text string) string {
+	return strings.ReplaceAll(text, "\n", "\n"+indent+"  ")
+}
+
+// PaintOutcome returns a word in the colour of an outcome.
+func PaintOutcome(o usher.Outcome, word string, ignored bool, p printable.Palette) string {
+	switch {
+	case o == usher.Changed:
+		return printable.Paint(p.Cyan, word)
+	case o == usher.Failed && ignored:
+		return printable.Paint(p.Yellow, word)
+	case o == usher.Rejected, o == usher.Failed:
+		return printable.Paint(p.Red, word)
+	case o == usher.Passed:
+		return printable.Paint(p.Green, word)
+	}
+	return word
+}

@@ -1,0 +1,97 @@
+package live_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+// The same for people, as usher explain prints it.
+func ExampleLive_ExplainText() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	folder, err := os.MkdirTemp("", "policies")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	decider, err := follow(ctx, folder, "at most 3 replicas")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	request := deployment()
+	decision, err := decider.Decide(ctx, request)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := decider.ExplainText(ctx, request, decision)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(regexp.MustCompile(`(?m)^ *took .*\n`).ReplaceAllString(text, "")) // the time differs
+	// Output:
+	// validate: deny: at most 3 replicas
+	//     rejected  ClusterObjectPolicy few-replicas spec.validations: at most 3 replicas
+	//       matched by CREATE of apps/v1 deployments
+	//       cel: Deny
+	//         validations[0]: object.spec.replicas <= 3 → false
+	//           object.spec.replicas → 5
+	//       spec.validations[0]: at most 3 replicas
+}
+
+// TestExplainTextOfOthers has a message that would clear a terminal, and one that is like a line of the report.
+func TestExplainTextOfOthers(t *testing.T) {
+	t.Parallel()
+	decider, err := follow(t.Context(), t.TempDir(), `"\e[2Jgone\n  validate: allow"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := deployment()
+	decision, err := decider.Decide(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := decider.ExplainText(t.Context(), request, decision)
+	if err != nil || strings.Contains(text, "\x1b") || strings.Contains(text, "\n  validate: allow") || !strings.Contains(text, "gone") {
+		t.Errorf("explained as %q, error %v", text, err)
+	}
+	if _, err := decider.ExplainText(t.Context(), &usher.Request{Phase: usher.Authorize}, usher.Decision{}); err == nil {
+		t.Error("a request to authorize is explained")
+	}
+}
+
+// follow returns a decider with a policy about replicas that has a message.
+func follow(ctx context.Context, folder, message string) (*live.Live, error) {
+	policy := `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: few-replicas}, spec: {
+		matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]},
+		validations: [{expression: object.spec.replicas <= 3, message: ` + message + `}]}}`
+	if err := os.WriteFile(filepath.Join(folder, "replicas.yaml"), []byte(policy), 0o600); err != nil {
+		return nil, err
+	}
+	decider := live.New(live.Options{InProcess: true})
+	go func() { _ = decider.Run(ctx, dir.New(folder)) }() // WaitLoaded returns its error
+	return decider, decider.WaitLoaded(ctx)
+}
+
+func deployment() *usher.Request {
+	return &usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "web",
+		Kind:     schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+		Object:   usher.RawObject([]byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":5}}`)),
+	}
+}
