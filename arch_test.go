@@ -199,6 +199,7 @@ var mayImport = []struct {
 	{"cmd/internal/cli", []string{"internal/printable"}},
 	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
+	{"examples/sdk/policies", []string{"door/admission", "live", "source/dir", "webhook"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},

@@ -23,7 +23,7 @@ const (
 	maxMethods    = 25
 	maxFields     = 20
 	// maxChain is how many packages of this module import one another in a row, without those below
-	// cmd, and maxCommandChain with them. It is what happens to a policy: the tree of its object, the contract,
+	// cmd and examples, and maxCommandChain with them. It is what happens to a policy: the tree of its object, the contract,
 	// facts, rules, a language, its dialect, the fields of a kind, the kind, all kinds, what judges policies, and
 	// what keeps them current; serve and the commands are on top. Each needs the one before.
 	maxChain        = 11
@@ -192,7 +192,7 @@ func chain(imports map[string][]string, commands bool) int {
 	}
 	longest := 0
 	for folder := range imports {
-		if commands || !below(folder, "cmd") {
+		if commands || !below(folder, "cmd") && !below(folder, "examples") {
 			longest = max(longest, length(folder))
 		}
 	}

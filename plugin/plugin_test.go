@@ -1,10 +1,8 @@
 package plugin_test
 
 import (
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -12,11 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/plugin"
@@ -105,32 +100,6 @@ spec:
   resourceSelectors: [{apiVersion: v1, kind: Pod}]
   overrideRules: [{overriders: {plaintext: [{path: /metadata/annotations, op: add, value: {team: shop}}]}}]
 `
-
-// TestPoliciesFromAFolder is what a server does with the plugin: it makes it, initializes
-// it, and asks it. The first request waits for the policies.
-func TestPoliciesFromAFolder(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "policy.yaml"), []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	plugins := admission.NewPlugins()
-	plugin.Register(plugins)
-	drained := make(chan struct{})
-	t.Cleanup(func() { close(drained) })
-	config := strings.NewReader(fmt.Sprintf("%spolicies: [%q]", header, folder))
-	made, err := plugins.InitPlugin(plugin.Name, config, initializer.New(nil, nil, nil, nil, nil, nil, drained, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "web"}}
-	a := admission.NewAttributesRecord(pod, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "shop", "web",
-		corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false, nil)
-	err = made.(admission.MutationInterface).Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
-	if err != nil || pod.Annotations["team"] != "shop" {
-		t.Errorf("%v, annotations %v", err, pod.Annotations)
-	}
-}
 
 func TestWhatIsMissingKeepsAServerFromStarting(t *testing.T) {
 	t.Parallel()
