@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 )
@@ -65,7 +66,7 @@ func newEditor(tree map[string]any, patch usher.Patch, meter Meter) *editor {
 // Join returns the operations of a patch and then those of another. It may be one of the two: do not change these.
 func Join(first, second usher.Patch) usher.Patch {
 	if len(first) == 0 {
-		return second[:len(second):len(second)]
+		return slices.Clip(second)
 	}
 	return append(first, second...)
 }

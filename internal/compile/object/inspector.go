@@ -98,7 +98,7 @@ func (i *inspector) comings(ctx context.Context, in *rule.Input, b *binding) ([]
 	if b.actions&deny == 0 || !i.selects(b, in.Object) || i.existing.changes == nil && i.selects(b, in.OldObject) {
 		return nil, nil
 	}
-	params, err := i.paramsOf(b, in)
+	params, err := b.collect(i.paramKind, in)
 	if err != nil {
 		return nil, err
 	}

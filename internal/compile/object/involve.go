@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile/spec"
@@ -122,7 +124,7 @@ func (o *Policy) involve(in *rule.Input, to *involvement) error {
 			why = skipped
 			continue
 		}
-		params, err := o.paramsOf(b, in)
+		params, err := b.collect(o.paramKind, in)
 		if _, missing := errors.AsType[*fact.Missing](err); missing {
 			return err
 		}
@@ -190,11 +192,12 @@ func (b *binding) skips(in *rule.Input) (string, error) {
 	return b.match.Mismatch(in)
 }
 
-func (o *Policy) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) {
+// collect returns the params of a binding, which are written in place or objects of a kind.
+func (b *binding) collect(kind *admissionv1.ParamKind, in *rule.Input) ([]map[string]any, error) {
 	if b.params == nil {
 		return b.values, nil
 	}
-	return b.params.Collect(o.paramKind, in.Request.Namespace, in.Facts)
+	return b.params.Collect(kind, in.Request.Namespace, in.Facts)
 }
 
 // reading is what a program of the policy reads.
