@@ -91,7 +91,7 @@ func within(found []*located) []admissionv1.MatchCondition {
 	if len(cluster) > 0 && len(tenants) > 0 || len(tenants) > 1 {
 		terms = append(terms, text(tenants))
 	}
-	return []admissionv1.MatchCondition{{Name: "namespaces-with-policies", Expression: strings.Join(terms, " || ")}}
+	return []admissionv1.MatchCondition{{Name: condition, Expression: strings.Join(terms, " || ")}}
 }
 
 // areas returns the rules for what is found by their reach, in a stable order, without what others match.

@@ -345,6 +345,9 @@ func sender(t *testing.T, rules []rule.Rule) func(*usher.Request) bool {
 	return func(r *usher.Request) bool {
 		for _, hook := range hooks[r.Phase] {
 			if sends(t, hook, r) {
+				if from := webhookconfig.SentFrom(hook.GetMatchConditions()); r.Namespace != "" && !from.Has(r.Namespace) {
+					t.Errorf("sent from %v only: %s", from, describe(r))
+				}
 				return true
 			}
 		}

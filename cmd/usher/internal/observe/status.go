@@ -31,7 +31,8 @@ const statusLong = `Status says whether a cluster is protected as its policies s
   a webhook of Usher refuses. This needs the right to create and patch clustervalidatepolicies.
 * which replicas run, and what of them does not work (the line failing: of /readyz?verbose)
 * which webhooks are registered, and which of them fail open: API servers admit what these
-  would decide while Usher does not answer
+  would decide while Usher does not answer; namespaces that no policy is for, and from which
+  API servers therefore send nothing
 * which policies are not enforced, fail on requests, are not proven, or are suspended, as Usher
   has written into their status
 * the last decisions, if replicas serve their API (--api-address): the policies that refused most of
@@ -95,7 +96,10 @@ type statusReport struct {
 	Calls     string          `json:"calls"`
 	Replicas  []replicaStatus `json:"replicas"`
 	Webhooks  []webhookStatus `json:"webhooks"`
-	Policies  policyCounts    `json:"policies"`
+	// Unsent says from where API servers send no requests, since no policy is for them; nil for nowhere. Writes of
+	// policies are always sent.
+	Unsent   *unsentFrom  `json:"unsent,omitempty"`
+	Policies policyCounts `json:"policies"`
 	// Decisions are the last ones that replicas know, and LastDecision is the newest; nil if that cannot be told.
 	Decisions    *decisionCounts  `json:"decisions,omitempty"`
 	LastDecision *recent.Decision `json:"lastDecision,omitempty"`
@@ -135,6 +139,24 @@ type webhookStatus struct {
 	Name string `json:"name"`
 	// FailsOpen says that API servers admit requests about which it does not answer.
 	FailsOpen bool `json:"failsOpen"`
+}
+
+// unsentFrom are namespaces from which nothing is sent.
+type unsentFrom struct {
+	Namespaces []string `json:"namespaces"`
+	// AllBut says that it is all others.
+	AllBut bool `json:"allBut,omitempty"`
+}
+
+func (u *unsentFrom) String() string {
+	where, whom := some(u.Namespaces), "it"
+	if len(u.Namespaces) > 1 {
+		whom = "them"
+	}
+	if u.AllBut {
+		where, whom = "all namespaces but "+where, "them"
+	}
+	return "requests in " + where + " are not sent, except for policies: no policy is for " + whom
 }
 
 // policyCounts counts policies. One that is in force may be unproven or fail on requests, too.

@@ -28,6 +28,7 @@ import (
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/replicas"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -93,8 +94,12 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	mutating, mutatingErr := set.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	var bundles [][]byte
 	var refused []string
-	add := func(name string, policy *admissionv1.FailurePolicyType, client *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) {
+	from := rule.Namespaces{Only: true}
+	add := func(name string, policy *admissionv1.FailurePolicyType, client *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations, conditions []admissionv1.MatchCondition) {
 		if entry, ok := webhookconfig.EntryOf(name); ok {
+			if !entry.OfPolicies() {
+				from = from.Or(webhookconfig.SentFrom(conditions))
+			}
 			open := policy != nil && *policy == admissionv1.Ignore
 			r.Webhooks = append(r.Webhooks, webhookStatus{Name: entry.String(), FailsOpen: open})
 			bundles = append(bundles, client.CABundle)
@@ -107,13 +112,16 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	}
 	if mutatingErr == nil {
 		for i := range mutating.Webhooks {
-			add(mutating.Webhooks[i].Name, mutating.Webhooks[i].FailurePolicy, &mutating.Webhooks[i].ClientConfig, mutating.Webhooks[i].Rules)
+			add(mutating.Webhooks[i].Name, mutating.Webhooks[i].FailurePolicy, &mutating.Webhooks[i].ClientConfig, mutating.Webhooks[i].Rules, mutating.Webhooks[i].MatchConditions)
 		}
 	}
 	if validatingErr == nil {
 		for i := range validating.Webhooks {
-			add(validating.Webhooks[i].Name, validating.Webhooks[i].FailurePolicy, &validating.Webhooks[i].ClientConfig, validating.Webhooks[i].Rules)
+			add(validating.Webhooks[i].Name, validating.Webhooks[i].FailurePolicy, &validating.Webhooks[i].ClientConfig, validating.Webhooks[i].Rules, validating.Webhooks[i].MatchConditions)
 		}
+	}
+	if mutatingErr == nil && validatingErr == nil && len(from.Names) > 0 {
+		r.Unsent = &unsentFrom{Namespaces: from.Names, AllBut: from.Only}
 	}
 	foreign := !slices.ContainsFunc(r.Webhooks, func(w webhookStatus) bool { return w.Name == "validate-policies" })
 	calls := probe.Ask(ctx, probe.Options{Writer: set.Probe, Foreign: foreign && validatingErr == nil, Advice: "docs/install.md says what to look at: Whether API servers call Usher"})

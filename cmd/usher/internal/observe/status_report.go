@@ -115,6 +115,9 @@ func (r *statusReport) rows() []string {
 	if d := r.LastDecision; d != nil {
 		last = fmt.Sprintf("%s: %s %s %s %s", d.Time.UTC().Format(time.RFC3339), d.Verdict, d.Operation, d.Kind, strings.TrimPrefix(d.Namespace+"/"+d.Name, "/"))
 	}
+	if r.Unsent != nil {
+		webhooks += "\n                 " + printable.Line(r.Unsent.String())
+	}
 	return []string{
 		"  calls          " + calls[r.Calls],
 		"  replicas       " + replicas,

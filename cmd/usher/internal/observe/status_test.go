@@ -27,7 +27,9 @@ type protectedCluster struct {
 	tenants int
 	// failurePolicy and ca are those of the webhook configurations.
 	failurePolicy, ca, otherCA string
-	unregistered               bool
+	// conditions are their match conditions.
+	conditions   string
+	unregistered bool
 	// probe is the error of the dry run.
 	probe string
 	// page is what /readyz?verbose of a pod says.
@@ -60,7 +62,7 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if i > 0 && c.otherCA != "" {
 				ca = c.otherCA
 			}
-			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"caBundle":%q}}`, name, c.failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca))))
+			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"caBundle":%q},"matchConditions":[%s]}`, name, c.failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
 		}
 		return `{"webhooks":[` + strings.Join(all, ",") + `]}`
 	}
@@ -117,6 +119,12 @@ func TestStatus(t *testing.T) {
 		says   []string
 	}{
 		{"all is well", func(*protectedCluster) {}, cli.ExitOK, []string{"the cluster is protected as its policies say\n", "calls          API servers call Usher\n", "replicas       1 of 1 ready\n", "webhooks       3 entries\n", "policies       1 of 1 enforced, 0 failing, 0 unproven, 0 suspended\n", "not known: the last decisions, and which policies refuse or are slow: "}},
+		{"nothing is for a namespace", func(c *protectedCluster) {
+			c.conditions = `{"name":"namespaces-with-policies","expression":"!(has(request.namespace) && request.namespace in ['kube-system'])"}`
+		}, cli.ExitOK, []string{"webhooks       3 entries\n                 requests in kube-system are not sent, except for policies: no policy is for it\n"}},
+		{"policies are for some namespaces", func(c *protectedCluster) {
+			c.conditions = `{"name":"namespaces-with-policies","expression":"!has(request.namespace) || request.namespace in ['a', 'b', 'c', 'd', 'e']"}`
+		}, cli.ExitOK, []string{"\n                 requests in all namespaces but a, b, c and 2 more are not sent, except for policies: no policy is for them\n"}},
 		{"one of two replicas is ready", func(c *protectedCluster) { c.pods += "," + endingPod }, cli.ExitOK, []string{"1 of 2 ready"}},
 		{"no replica is ready", func(c *protectedCluster) { c.pods = endingPod }, cli.ExitNegative, []string{"problem: no replica of Usher is ready in namespace usher-system"}},
 		{"an outage", func(c *protectedCluster) { c.pods, c.probe = endingPod, "" }, cli.ExitNegative, []string{
