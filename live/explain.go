@@ -21,7 +21,7 @@ import (
 // withheld.
 //
 // The decision must be about this request: one that has findings of rules of the other phase is an error. After
-// admission.Decide of door/admission, the requests of both decisions are in its result.
+// admission.Decide of door/admission, the requests of both decisions are in its result. No request is an error.
 //
 // It evaluates the expressions again, which takes several times as long as to decide, by the policies that are in
 // force now, and resolves the facts that they need once more.
@@ -50,6 +50,9 @@ func (l *Live) ExplainText(ctx context.Context, r *usher.Request, d usher.Decisi
 }
 
 func (l *Live) explain(ctx context.Context, r *usher.Request, d usher.Decision) (explain.Explanation, error) {
+	if r == nil {
+		return explain.Explanation{}, errors.New("explain decision: there is no request: was the object denied before this phase?")
+	}
 	if r.Phase == usher.Authorize {
 		return explain.Explanation{}, errors.New("explain decision: expected one about a request of admission")
 	}

@@ -72,6 +72,10 @@ func TestExplainTextOfOthers(t *testing.T) {
 	if _, err := decider.ExplainText(t.Context(), &usher.Request{Phase: usher.Authorize}, usher.Decision{}); err == nil {
 		t.Error("a request to authorize is explained")
 	}
+	// admission.Decide has no request of the phase Validate after a denial.
+	if _, err := decider.ExplainText(t.Context(), nil, usher.Decision{}); err == nil {
+		t.Error("no request is explained")
+	}
 }
 
 // follow returns a decider with a policy about replicas that has a message.
