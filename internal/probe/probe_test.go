@@ -3,6 +3,7 @@ package probe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -166,6 +167,7 @@ func TestResults(t *testing.T) {
 		{"somebody denies it", write{err: forbidden("not today")}, false, `unknown the dry run was refused: x "usher-probe" is forbidden: not today`},
 		{"no such kind", write{err: apierrors.NewNotFound(schema.GroupResource{}, "x")}, false, "unknown the cluster does not know clustervalidatepolicies: apply the CustomResourceDefinitions of Usher"},
 		{"a policy of the name is being deleted", write{err: probe.DeletedError{}}, false, "unknown the ClusterValidatePolicy usher-probe is being deleted: remove its finalizers, nothing of Usher needs it"},
+		{"no answer in time", write{err: fmt.Errorf("Patch: %w", context.DeadlineExceeded)}, false, "unknown a dry run got no answer in 5s: the API server or a webhook does not answer"},
 		{"no API server", write{err: errors.New("connection refused")}, false, "unknown the API server does not answer: connection refused"},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
@@ -180,6 +182,24 @@ func TestResults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAskOfOneThatHangs: the API server has answered the person who asks, and the dry run has no answer.
+func TestAskOfOneThatHangs(t *testing.T) {
+	t.Parallel()
+	late := fmt.Errorf("Patch: %w", context.DeadlineExceeded)
+	synctest.Test(t, func(t *testing.T) {
+		got := probe.Ask(t.Context(), probe.Options{Writer: &apiServer{meets: write{err: late}}, Advice: "do this"})
+		want := "a dry run got no answer in 5s while the API server answers other requests; do this"
+		if got.State != probe.NotCalled || !got.Hangs || got.Message != want {
+			t.Errorf("got %+v", got)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got := probe.Ask(over, probe.Options{Writer: &apiServer{meets: write{err: late}}}); got.State != probe.Unknown || got.Hangs {
+			t.Errorf("the time of the person is over: %+v", got)
+		}
+	})
 }
 
 func TestNoKey(t *testing.T) {

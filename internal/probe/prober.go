@@ -30,6 +30,8 @@ const (
 	lostAfter  = 10 * time.Second
 	// gap is the least time between two probes, however often [Prober.Again] is called.
 	gap = time.Second
+	// writeTimeout is how long a probe may take.
+	writeTimeout = 5 * time.Second
 )
 
 // A State is the result of probing.
@@ -54,6 +56,9 @@ type Observation struct {
 	Message string
 	// Since is when that state began, At when the newest probe ended.
 	Since, At time.Time
+	// Hangs means that the dry run got no answer in time from an API server that answers other requests: a webhook
+	// does not answer.
+	Hangs bool
 	// refused means that a replica took the probe for a policy.
 	refused bool
 }
@@ -225,7 +230,7 @@ func (p *Prober) attempt(ctx context.Context) (result Observation, passing bool)
 
 // Ask finds out once whether API servers call the webhooks, without the keys that replicas share: one that is
 // called takes the dry run for a policy, and refuses it, since it does not compile. That says nothing about the
-// mutating webhook.
+// mutating webhook. The API server has just answered other requests.
 func Ask(ctx context.Context, o Options) Observation {
 	p := New(o)
 	_, err := o.Writer.Write(ctx, "")
@@ -236,6 +241,10 @@ func Ask(ctx context.Context, o Options) Observation {
 		return p.lost("a dry run of a policy that does not compile was accepted")
 	case result.refused:
 		return Observation{State: Called}
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		lost := p.lost(fmt.Sprintf("a dry run got no answer in %s while the API server answers other requests", writeTimeout))
+		lost.Hangs = true
+		return lost
 	default:
 		return result
 	}
@@ -262,6 +271,8 @@ func (p *Prober) failed(err error) (result Observation, passing bool) {
 	switch {
 	case errors.As(err, &deleted):
 		return unknown(err.Error()), false
+	case errors.Is(err, context.DeadlineExceeded):
+		return unknown(fmt.Sprintf("a dry run got no answer in %s: the API server or a webhook does not answer", writeTimeout)), true
 	case !errors.As(err, &status):
 		return unknown(fmt.Sprintf("the API server does not answer: %v", err)), true
 	case ours.MatchString(err.Error()):

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,8 +57,7 @@ func (w *writer) Write(ctx context.Context, question string) ([]string, error) {
 	if w.connections != nil {
 		defer utilnet.CloseIdleConnectionsFor(w.connections.Transport)
 	}
-	const timeout = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	result := w.client.Patch(types.ApplyPatchType).
 		AbsPath("/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, resource, Name).

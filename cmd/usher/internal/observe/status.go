@@ -98,7 +98,9 @@ type statusReport struct {
 	Webhooks  []webhookStatus `json:"webhooks"`
 	// Unsent says from where API servers send no requests, since no policy is for them; nil for nowhere. Writes of
 	// policies are always sent.
-	Unsent   *unsentFrom  `json:"unsent,omitempty"`
+	Unsent *unsentFrom `json:"unsent,omitempty"`
+	// Refused are the resources whose writes API servers refuse while Usher does not answer.
+	Refused  []string     `json:"refusedWithoutAnswer,omitempty"`
 	Policies policyCounts `json:"policies"`
 	// Decisions are the last ones that replicas know, and LastDecision is the newest; nil if that cannot be told.
 	Decisions    *decisionCounts  `json:"decisions,omitempty"`

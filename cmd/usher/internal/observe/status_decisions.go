@@ -25,6 +25,8 @@ const (
 	lastDecisions = 500
 	// mostNotes is of how many policies it says the same.
 	mostNotes = 3
+	// decisionsTimeout is how long replicas may take to list decisions.
+	decisionsTimeout = 5 * time.Second
 )
 
 // A lookAt is a policy to look at, and the command that says more.
@@ -50,6 +52,9 @@ type figures struct {
 
 // decided asks replicas for the last decisions, and says which policies refuse and are slow.
 func (f *statusFlags) decided(ctx context.Context, r *statusReport) {
+	// A replica that hangs accepts connections, and does not answer.
+	ctx, cancel := context.WithTimeout(ctx, decisionsTimeout)
+	defer cancel()
 	set, err := f.replicas.Connect(ctx)
 	var all []*replica.Replica
 	if err == nil {

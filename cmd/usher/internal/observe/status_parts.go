@@ -23,6 +23,7 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/printable"
@@ -141,9 +142,11 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 // called says whether API servers call Usher, and what follows if nothing answers them: writes of the resources in
 // refused are refused then.
 func (f *statusFlags) called(r *statusReport, calls probe.Observation, refused []string) {
-	effect := ""
-	if slices.Sort(refused); len(refused) > 0 {
-		effect = ": writes of " + some(slices.Compact(refused)) + " are refused (Fail)"
+	effect, out := "", ""
+	if len(refused) > 0 {
+		r.Refused = usualFirst(refused)
+		effect = ": writes of " + some(r.Refused) + " are refused (Fail)"
+		out = "; the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration " + served.Quote(f.name) + " (docs/3am.md: Usher is down)"
 	}
 	switch calls.State {
 	case probe.Called:
@@ -159,15 +162,31 @@ func (f *statusFlags) called(r *statusReport, calls probe.Observation, refused [
 		named += "; " + cli.Count(r.stale, "Lease of a server that has ended is", "Leases of servers that have ended are") + " left"
 	}
 	switch {
+	case calls.Hangs:
+		r.wrongf("Usher hangs%s: %s%s", strings.Replace(effect, ":", ", and", 1), calls.Message, out)
 	case r.noReplica && r.Calls == callsSeen:
 		r.wrongf("no replica of Usher is ready %s", named)
 	case r.noReplica:
-		r.wrongf("no replica answers%s; none is ready %s", effect, named)
+		r.wrongf("no replica answers%s; none is ready %s%s", effect, named, out)
 	case r.Calls == callsMissing && effect != "":
-		r.wrongf("API servers do not call Usher: %s; without an answer%s", calls.Message, strings.TrimPrefix(effect, ":"))
+		r.wrongf("API servers do not call Usher: %s; without an answer%s%s", calls.Message, strings.TrimPrefix(effect, ":"), out)
 	case r.Calls == callsMissing:
 		r.wrongf("API servers do not call Usher: %s", calls.Message)
 	}
+}
+
+// usualFirst sorts resources: what most people miss first, then others by name.
+func usualFirst(resources []string) []string {
+	usual := []string{"*/*", "*", "pods", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs", "replicasets", "services", "configmaps", "secrets", "ingresses", "namespaces"}
+	rank := func(resource string) int {
+		if i := slices.Index(usual, resource); i >= 0 {
+			return i
+		}
+		return len(usual)
+	}
+	all := slices.Compact(slices.Sorted(slices.Values(resources)))
+	slices.SortStableFunc(all, func(a, b string) int { return rank(a) - rank(b) })
+	return all
 }
 
 // some returns the first few of a list, and how many more there are.

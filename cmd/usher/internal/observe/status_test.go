@@ -42,6 +42,7 @@ const (
 	readyPod  = `{"metadata":{"name":"usher-1","namespace":"usher-system"},"spec":{"containers":[{"ports":[{"name":"webhooks","containerPort":8443}]}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
 	endingPod = `{"metadata":{"name":"usher-2","namespace":"usher-system"},"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
 	refused   = `admission webhook "validate-policies.usher.dev" denied the request: it does not compile`
+	hangs     = "no answer"
 	inForce   = `{"type":"Enforced","status":"True","reason":"Enforced"}`
 )
 
@@ -93,6 +94,11 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		one := `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"p","namespace":"shop"}}`
 		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","items":[`+strings.TrimPrefix(strings.Repeat(","+one, c.tenants), ",")+`]}`)
 	case strings.HasSuffix(path, "/clustervalidatepolicies/usher-probe") && r.URL.Query().Get("dryRun") == "All":
+		if c.probe == hangs {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			return
+		}
 		if c.probe == "" {
 			_, _ = io.WriteString(w, `{"metadata":{"name":"usher-probe"}}`)
 			return
@@ -129,7 +135,7 @@ func TestStatus(t *testing.T) {
 		{"no replica is ready", func(c *protectedCluster) { c.pods = endingPod }, cli.ExitNegative, []string{"problem: no replica of Usher is ready in namespace usher-system"}},
 		{"an outage", func(c *protectedCluster) { c.pods, c.probe = endingPod, "" }, cli.ExitNegative, []string{
 			"policies       1, none of which Usher enforces now: what their status says is old\n",
-			"not everything is enforced: 1 problem\n", "problem: no replica answers: writes of apps, deployments, pods and 2 more are refused (Fail); none is ready in namespace usher-system",
+			"not everything is enforced: 1 problem\n", "problem: no replica answers: writes of pods, deployments, services and 2 more are refused (Fail); none is ready in namespace usher-system",
 		}},
 		{"an outage of what fails open", func(c *protectedCluster) { c.pods, c.probe, c.failurePolicy = endingPod, "", "Ignore" }, cli.ExitNegative, []string{
 			"API servers admit the requests of mutate", "problem: no replica answers; none is ready in namespace usher-system",
@@ -151,7 +157,10 @@ func TestStatus(t *testing.T) {
 		}, cli.ExitOK, []string{"1 of 1 ready"}},
 		{"a part fails", func(c *protectedCluster) { c.page = "failing: registration\nok\n" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: registration\n"}},
 		{"fails open", func(c *protectedCluster) { c.failurePolicy = "Ignore" }, cli.ExitOK, []string{"3 entries; without an answer of Usher, API servers admit the requests of mutate, validate, validate-policies\n"}},
-		{"Usher is not called", func(c *protectedCluster) { c.probe = "" }, cli.ExitNegative, []string{"problem: API servers do not call Usher: a dry run of a policy that does not compile was accepted", "; without an answer writes of apps, deployments, pods and 2 more are refused (Fail)\n"}},
+		{"Usher is not called", func(c *protectedCluster) { c.probe = "" }, cli.ExitNegative, []string{"problem: API servers do not call Usher: a dry run of a policy that does not compile was accepted", "; without an answer writes of pods, deployments, services and 2 more are refused (Fail); the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration usher (docs/3am.md: Usher is down)\n"}},
+		{"Usher hangs", func(c *protectedCluster) { c.probe = hangs }, cli.ExitNegative, []string{
+			"problem: Usher hangs, and writes of pods, deployments, services and 2 more are refused (Fail): a dry run got no answer in 5s while the API server answers other requests; ", "; the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration usher (docs/3am.md: Usher is down)\n",
+		}},
 		{"the webhook does not answer", func(c *protectedCluster) {
 			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": x509: certificate signed by unknown authority`
 		}, cli.ExitNegative, []string{"problem: API servers do not call Usher: ", "x509: certificate signed by unknown authority"}},
