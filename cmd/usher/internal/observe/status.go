@@ -37,7 +37,7 @@ const statusLong = `Status says whether a cluster is protected as its policies s
   has written into their status
 * the last decisions, if replicas serve their API (--api-address): the policies that refused most of
   them, and the slowest ones
-* which policies have warnings
+* which policies have warnings, and which exemptions are from all policies of a kind or end within a day
 
 What to look at first is listed with the command that says more, of three policies each. What you
 have no right to ask is listed as not known, with the right that is missing. It asks about admission; of
@@ -222,7 +222,7 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 			return nil, err
 		}
 	}
-	r.LookAt = append(r.LookAt, r.warnings...)
+	r.LookAt = append(append(r.LookAt, exempting(all, time.Now())...), r.warnings...)
 	if r.unanswered() {
 		// Status is what Usher wrote when it last ran.
 		r.Policies.Enforced = 0

@@ -22,7 +22,7 @@ import (
 
 // A protectedCluster answers what usher status asks; what is empty it does not know, except for the version.
 type protectedCluster struct {
-	pods, leases, policies string
+	pods, leases, policies, exemptions string
 	// tenants counts policies of a namespace that are not enforced.
 	tenants int
 	// failurePolicy and ca are those of the webhook configurations.
@@ -43,6 +43,7 @@ const (
 	endingPod = `{"metadata":{"name":"usher-2","namespace":"usher-system"},"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
 	refused   = `admission webhook "validate-policies.usher.dev" denied the request: it does not compile`
 	hangs     = "no answer"
+	exemption = `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterPolicyExemption","metadata":{"name":"NAME"},"spec":{"policyRefs":[{"kind":"ClusterObjectPolicy","name":"POLICY"}],"matchConstraints":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"shop"}}},"reason":"the checkout is down","owner":"team-shop","expiresAt":"END"}}`
 	inForce   = `{"type":"Enforced","status":"True","reason":"Enforced"}`
 )
 
@@ -90,6 +91,8 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, webhooks("mutate"))
 	case strings.HasSuffix(path, "/clusterobjectpolicies"):
 		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicyList","items":[`+c.policies+`]}`)
+	case strings.HasSuffix(path, "/clusterpolicyexemptions"):
+		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterPolicyExemptionList","items":[`+c.exemptions+`]}`)
 	case strings.HasSuffix(path, "/objectpolicies"):
 		one := `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"p","namespace":"shop"}}`
 		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","items":[`+strings.TrimPrefix(strings.Repeat(","+one, c.tenants), ",")+`]}`)
@@ -204,6 +207,17 @@ func TestStatus(t *testing.T) {
 			"it cannot be told whether the cluster is protected\n", "replicas       not known\n", "webhooks       not known\n", "policies       not known\n", "not known: policies: ",
 		}},
 		{"no right to read some kinds of policies", func(c *protectedCluster) { c.forbidden = "/objectpolicies" }, cli.ExitOK, []string{"0 suspended; of other kinds it is not known\n", "not known: policies: "}},
+		{"exemptions", func(c *protectedCluster) {
+			all := strings.Replace(exemption, "END", time.Now().Add(time.Hour).UTC().Format(time.RFC3339), 1)
+			c.exemptions = strings.Join([]string{
+				strings.Replace(strings.Replace(all, "NAME", "shop-for-an-hour", 1), "POLICY", "*", 1),
+				strings.Replace(strings.Replace(strings.Replace(exemption, "NAME", "of-one-policy", 1), "POLICY", "one", 1), "END", "2099-06-30T00:00:00Z", 1),
+				strings.Replace(strings.Replace(strings.Replace(exemption, "NAME", "over", 1), "POLICY", "*", 1), "END", "2020-06-30T00:00:00Z", 1),
+			}, ",")
+		}, cli.ExitOK, []string{
+			"1 of 1 enforced", "last decision  not known\nlook at: ClusterPolicyExemption shop-for-an-hour: exempts all requests of namespace shop from all policies of kind ClusterObjectPolicy until 20",
+			"Z: the checkout is down (owner: team-shop)\n  kubectl get clusterpolicyexemption/shop-for-an-hour -o yaml\nnot known: ",
+		}},
 		{"warnings", func(c *protectedCluster) {
 			var all []string
 			for i := range 4 {

@@ -1,0 +1,104 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/usher-dev/usher/api"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/printable"
+)
+
+// endsSoon is how long before its end status names an exemption.
+const endsSoon = 24 * time.Hour
+
+// exempting returns the exemptions to look at, those of the cluster first: in force, and from all policies of a kind or
+// about to end.
+func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
+	type exemption struct {
+		note lookAt
+		ends time.Time
+	}
+	var all []exemption
+	for i := range policies {
+		object := policies[i].Object
+		spec, ok := api.Spec(object).(*usherv1alpha1.PolicyExemptionSpec)
+		if !ok || spec.Suspend || !now.Before(spec.ExpiresAt.Time) || !valid(object) {
+			continue
+		}
+		var kinds []string
+		for _, ref := range spec.PolicyRefs {
+			if ref.Name == "*" && len(ref.Validations) == 0 {
+				kinds = append(kinds, ref.Kind)
+			}
+		}
+		from := "from all policies of kind " + some(slices.Compact(kinds))
+		if len(kinds) == 0 {
+			if spec.ExpiresAt.Sub(now) > endsSoon {
+				continue
+			}
+			from = "from some policies"
+		}
+		ref := compile.Ref(object)
+		what := fmt.Sprintf("exempts %s %s until %s: %s (owner: %s)", exempted(spec, ref.Namespace), from, spec.ExpiresAt.UTC().Format(time.RFC3339), spec.Reason, spec.Owner)
+		run := "kubectl get " + served.Quote(strings.ToLower(ref.Kind)+"/"+ref.Name) + " -o yaml"
+		if ref.Namespace != "" {
+			run += " -n " + served.Quote(ref.Namespace)
+		}
+		all = append(all, exemption{lookAt{ref, printable.Line(what), run}, spec.ExpiresAt.Time})
+	}
+	slices.SortStableFunc(all, func(a, b exemption) int {
+		return cmp.Or(min(len(a.note.Policy.Namespace), 1)-min(len(b.note.Policy.Namespace), 1), a.ends.Compare(b.ends))
+	})
+	for _, one := range all[:min(len(all), mostNotes)] {
+		notes = append(notes, one.note)
+	}
+	return notes
+}
+
+// valid is false of an exemption that no replica takes.
+func valid(object api.Object) bool {
+	var conditions []metav1.Condition
+	switch e := object.(type) {
+	case *usherv1alpha1.ClusterPolicyExemption:
+		conditions = e.Status.Conditions
+	case *usherv1alpha1.PolicyExemption:
+		conditions = e.Status.Conditions
+	}
+	return !meta.IsStatusConditionFalse(conditions, usherv1alpha1.ConditionValid)
+}
+
+// exempted says which requests an exemption is for.
+func exempted(spec *usherv1alpha1.PolicyExemptionSpec, namespace string) string {
+	some := len(spec.Subjects)+len(spec.Images)+len(spec.MatchConditions) > 0
+	if m := spec.MatchConstraints; m != nil {
+		if s := m.NamespaceSelector; s != nil && namespace == "" && len(s.MatchLabels) == 1 && len(s.MatchExpressions) == 0 {
+			namespace = s.MatchLabels[corev1.LabelMetadataName]
+		}
+		some = some || len(m.ResourceRules)+len(m.ExcludeResourceRules) > 0 || selects(m, namespace)
+	}
+	which := "all requests"
+	if some {
+		which = "some requests"
+	}
+	if namespace == "" {
+		return which
+	}
+	return which + " of namespace " + namespace
+}
+
+// selects reports whether selectors leave out requests of a namespace, or of the cluster if it is empty.
+func selects(m *admissionv1.MatchResources, namespace string) bool {
+	selects := func(s *metav1.LabelSelector) bool { return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 }
+	return selects(m.ObjectSelector) || namespace == "" && selects(m.NamespaceSelector)
+}
