@@ -34,6 +34,8 @@ const (
 	forgetAfter = time.Hour
 	// textEvery is how often the error and the example of a policy are renewed.
 	textEvery = time.Second
+	// manyFailures is how many have texts of their own, however soon they follow each other.
+	manyFailures = 16
 	// longestExample limits the length of an example in bytes: clients choose the names in it.
 	longestExample = 300
 )
@@ -189,7 +191,7 @@ func (e *entry) fail(r *usher.Request, f *usher.Finding, secret bool, now time.T
 	e.failure.Last, e.works = now, time.Time{}
 	part, ignored := part(f)
 	e.failure.Ignored = ignored
-	if now.Sub(e.texts) < textEvery {
+	if e.failure.Count > manyFailures && now.Sub(e.texts) < textEvery {
 		return first
 	}
 	e.texts = now

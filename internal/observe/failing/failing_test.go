@@ -166,6 +166,23 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
+// TestTheLastOfAFew: the example is of the last failure, however soon it came after those before.
+func TestTheLastOfAFew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tracker := failing.New(nil)
+		tracker.Keep([]rule.State{inForce(team, 1)})
+		for i := range 3 {
+			r, made := pod(), 0
+			r.Name = fmt.Sprint("pod-", i)
+			decide(t, tracker, r, failed(&counted{made: &made}))
+		}
+		if fs := tracker.Failures(); len(fs) != 1 || fs[0].Count != 3 || fs[0].Example != "CREATE Pod shop/pod-2" {
+			t.Errorf("got %v", fs)
+		}
+	})
+}
+
 // TestFloodOfFailures: what is kept of failures that clients cause does not grow with them.
 func TestFloodOfFailures(t *testing.T) {
 	t.Parallel()
@@ -180,8 +197,8 @@ func TestFloodOfFailures(t *testing.T) {
 			decide(t, tracker, r, failed(costly))
 		}
 		fs := tracker.Failures()
-		if len(fs) != 1 || fs[0].Count != 10_000 || made != 1 {
-			t.Errorf("%d entries, %d texts made, want one of each: %v", len(fs), made, fs)
+		if len(fs) != 1 || fs[0].Count != 10_000 || made != 16 {
+			t.Errorf("%d entries, %d texts made, want 1 and 16: %v", len(fs), made, fs)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (d *Decisions) Explained(r *replica.Replica, verb string, err error) error 
 // Reach says how far back the decisions of a replica go.
 func (d *Decisions) Reach(oldest, now time.Time) string {
 	if oldest.IsZero() {
-		return "it knows no decision: it has made none since it started, or is of a version that does not know --since"
+		return "it lists no decisions: those from before it started are in its log, if there were any"
 	}
 	ago := max(now.Sub(oldest), 0).Round(time.Second)
 	text := fmt.Sprintf("its decisions go back to %s, %s ago", oldest.Local().Format("15:04:05"), ago) //nolint:gosmopolitan // It is for the person who reads it.
