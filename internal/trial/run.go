@@ -90,6 +90,7 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 			one.settle(ctx)
 			one.try(ctx)
 			one.places(ctx)
+			one.relabels(ctx)
 			runs = append(runs, one)
 		} else {
 			one.maker = &maker{set: set, of: of, like: &kind.Schema{}}

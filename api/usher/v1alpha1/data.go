@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kcloudlabs "github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
@@ -40,6 +42,19 @@ const (
 	OnMissingFail OnMissing = "Fail"
 	OnMissingNull OnMissing = "Null"
 )
+
+// onMissingNothing is what null becomes, which is Null in YAML that somebody wrote without quotes: no value that is
+// valid, so that it is told and is not taken for Fail.
+const onMissingNothing OnMissing = "null"
+
+// UnmarshalJSON keeps apart what is null, and what is not there.
+func (o *OnMissing) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*o = onMissingNothing
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(o)) //nolint:wrapcheck // The decoder names the field.
+}
 
 // DataObject names one object.
 //

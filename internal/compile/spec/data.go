@@ -60,8 +60,10 @@ func (c *Compilation) Data(all []usherv1alpha1.DataSource, namespace string, lim
 		names[s.Name] = true
 		switch s.OnMissing {
 		case "", usherv1alpha1.OnMissingFail, usherv1alpha1.OnMissingNull:
+		case "null":
+			c.Fail(x.field+".onMissing", "it is null in YAML, which API servers drop", `write it in quotes: "Null"`)
 		default:
-			c.Fail(x.field+".onMissing", fmt.Sprintf("%q is not a value of onMissing", s.OnMissing), "use Fail or Null")
+			c.Fail(x.field+".onMissing", fmt.Sprintf("%q is not a value of onMissing", s.OnMissing), `use Fail or "Null"`)
 		}
 		compiled := x.compile()
 		compiled.Name = s.Name
@@ -296,12 +298,12 @@ func (e *Expected) Absent(ignore bool, err error) (rule.Problem, bool) {
 		return rule.Problem{}, false
 	case unknown:
 		p.What = fmt.Sprintf("there is no kind %s in %s: %s", kind.Kind, kind.APIVersion, effect)
-		p.Do = "correct the kind, set onMissing: Null, or have its CustomResourceDefinition created"
+		p.Do = "correct the kind, set onMissing: \"Null\", or have its CustomResourceDefinition created"
 	case absent && !e.exact:
 		return rule.Problem{}, false
 	case absent:
 		p.What = fmt.Sprintf("there is no %s: %s", e.Ref, effect)
-		p.Do = "create the object, or set onMissing: Null"
+		p.Do = "create the object, or set onMissing: \"Null\""
 	case misplaced:
 		p.What = fmt.Sprintf("objects of the kind %s are in no namespace: %s", e.Ref.Kind, effect)
 		p.Do = "remove the namespace"

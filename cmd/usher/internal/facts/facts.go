@@ -145,6 +145,9 @@ func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if !ok {
 		return found, err
 	}
+	if o.AnyScope && o.Namespace != "" {
+		found = inNamespace(found, o.Namespace)
+	}
 	name := ""
 	if found == nil {
 		name = ref.String()

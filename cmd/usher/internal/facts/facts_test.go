@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/audit/result"
 )
 
@@ -74,6 +75,45 @@ func TestFactsAreInTheNamespace(t *testing.T) {
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("-n %s: %s, want %s", namespace, strings.Join(got, " "), want)
+		}
+	}
+}
+
+// TestFactsWithoutNamespaceAreReadByTenants: what names no namespace is in the one in which it is looked for, so that
+// a policy of a namespace may read it.
+func TestFactsWithoutNamespaceAreReadByTenants(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "facts.yaml")
+	const objects = `
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: other}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: one}}
+`
+	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := facts.Flags{Files: []string{file}}
+	_, resolver, err := f.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounds := fact.Bounds{Namespace: "shop", Reads: []fact.Read{{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}, {APIVersion: "v1", Kind: "Node", Name: "one"}}}
+	for _, test := range []struct {
+		ref     fact.Object
+		allowed bool
+	}{
+		{fact.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}, true},
+		{fact.Object{APIVersion: "v1", Kind: "Node", Name: "one"}, false},
+	} {
+		test.ref.Namespace, test.ref.AnyScope = "shop", true
+		found, err := resolver.Resolve(t.Context(), &test.ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := bounds.CheckValue(&test.ref, found); (refused == nil) != test.allowed {
+			t.Errorf("%s: %v, %v", &test.ref, found, refused)
 		}
 	}
 }

@@ -88,6 +88,29 @@ func placed(tree map[string]any, namespace string) map[string]any {
 	return tree
 }
 
+// inNamespace returns what was found for a namespace: objects that name none are in it if their kind is one of
+// Kubernetes that is in namespaces.
+func inNamespace(found any, namespace string) any {
+	switch found := found.(type) {
+	case map[string]any:
+		of := result.IdentityOf(found)
+		if of.Namespace != "" || of.Name == "" {
+			return found
+		}
+		kinds := kind.Recorded()
+		if len(kinds.Serving(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind))) > 0 && namespaced(of, kinds) {
+			return placed(found, namespace)
+		}
+	case []any:
+		all := slices.Clone(found)
+		for i := range all {
+			all[i] = inNamespace(all[i], namespace)
+		}
+		return all
+	}
+	return found
+}
+
 // Assume says that namespaces exist, as those of requests do: an API server refuses requests for
 // others. It replaces those of the last call.
 func (s *Store) Assume(namespaces []string) {

@@ -93,8 +93,7 @@ func Unread(leftOut []string) string {
 	if len(leftOut) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("no policy that you may read refuses it; %s of policies could not be read "+
-		"(the message of the denial names the policy; anyone who administers the cluster can exempt it)", cli.Count(len(leftOut), "kind", "kinds"))
+	return fmt.Sprintf("no policy that you may read refuses it; %s of policies could not be read", cli.Count(len(leftOut), "kind", "kinds"))
 }
 
 // FromCluster returns the policies of all kinds that a cluster has for a namespace, also Kubernetes' own,

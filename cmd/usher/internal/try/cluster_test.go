@@ -180,6 +180,31 @@ func TestAllowedByWhatIsRead(t *testing.T) {
 	}
 }
 
+// TestDeniedPods: a workload whose pods are denied is no object that nothing refuses: what exempts it is told.
+func TestDeniedPods(t *testing.T) {
+	t.Parallel()
+	dir, config := t.TempDir(), tenantCluster(t)
+	for podTemplates, reason := range map[string]string{"": "its pods are denied", "podTemplates: Warn, ": "a warning"} {
+		files := map[string]string{
+			"policy.yaml": `{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: registries, namespace: shop}, spec: {` + podTemplates + `
+				matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]},
+				validations: [{expression: "false", message: "no pods"}]}}`,
+			"evil.yaml": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: evil, namespace: shop}, spec: {selector: {matchLabels: {app: x}},
+				template: {metadata: {labels: {app: x}}, spec: {containers: [{name: a, image: a}]}}}}`,
+		}
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, stderr, _ := executed(t, []string{"decide", "-p", filepath.Join(dir, "policy.yaml"), "-f", filepath.Join(dir, "evil.yaml"), "-n", "shop", "--from-cluster", "--kubeconfig", config})
+		const want = "hint: its pods are refused by ObjectPolicy shop/registries: usher exempt --from-cluster deployment/evil -n shop --reason … --owner … exempts them\n"
+		if !strings.Contains(out, want) || strings.Contains(out, "no policy that you may read refuses it") {
+			t.Errorf("%s: want %q:\n%s%s", reason, want, out, stderr)
+		}
+	}
+}
+
 // TestNamespaceOfRequests: objects of namespaced kinds that name no namespace are in that of the kubeconfig, and
 // without a cluster there is a note if a policy would be for them in its namespace.
 func TestNamespaceOfRequests(t *testing.T) {

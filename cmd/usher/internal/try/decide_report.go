@@ -92,7 +92,9 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 		j.printRules(b, p)
 	}
 	printMissing(b, "  ", "", "--facts", j.MissingFacts, p)
-	printUnread(b, j.LeftOut, p)
+	if !j.podsDenied() {
+		printUnread(b, j.LeftOut, p)
+	}
 	if j.changed() {
 		changes, err := changesOf(j.before, j.Result, p)
 		if err != nil {
@@ -101,7 +103,13 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 		b.WriteString(changes)
 		printPresets(b, j.Presets, p)
 	}
-	return j.Pods.print(b, p)
+	if err := j.Pods.print(b, p); err != nil {
+		return err
+	}
+	if command := j.exemption(); command != "" {
+		fmt.Fprintf(b, "  %s its pods are refused by %s: %s exempts them\n", cli.Paint(p.Yellow, "hint:"), printable.Line(nameAll(j.refusing())), printable.Line(command))
+	}
+	return nil
 }
 
 func (j *Judgement) verdict(p cli.Palette) string {

@@ -107,7 +107,8 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		x, err := deciding[i].exempt(cmd.Context(), f.exemption)
 		switch {
 		case errors.Is(err, errNeedless) && len(f.leftOut) > 0:
-			fmt.Fprintf(s.Err, "usher: %s: %s%s\n", deciding[i].about, policies.Unread(f.leftOut), f.unseen())
+			fmt.Fprintf(s.Err, "usher: %s: %s (the message of the denial names the policy; anyone who administers the cluster can exempt it)%s\n",
+				deciding[i].about, policies.Unread(f.leftOut), f.unseen())
 		case errors.Is(err, errAllowed):
 			fmt.Fprintf(s.Err, "usher: %s is %v%s\n", deciding[i].about, err, f.unseen())
 		case errors.Is(err, errNoHelp):

@@ -8,6 +8,11 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -24,6 +29,9 @@ type podChange struct {
 	Denied string `json:"denied,omitempty"`
 	// Presets are as in a [Judgement].
 	Presets []string `json:"presets,omitempty"`
+	// Unselected says that the selector of the workload selects the pods that it makes, and not what policies make of them:
+	// its controller makes pods endlessly.
+	Unselected bool `json:"unselected,omitempty"`
 
 	before, after map[string]any
 }
@@ -44,7 +52,28 @@ func podChangeOf(ctx context.Context, timeout time.Duration, d usher.Decider, q 
 	case !j.Allowed || !j.changed():
 		return nil, nil //nolint:nilnil // There is nothing to say.
 	}
-	return &podChange{Policies: j.policies(usher.Changed), Patch: j.Patch, Presets: j.Presets, before: j.before, after: j.Result}, nil
+	change := &podChange{Policies: j.policies(usher.Changed), Patch: j.Patch, Presets: j.Presets, before: j.before, after: j.Result}
+	if workload, err := q.Request.Object.Tree(); err == nil {
+		change.Unselected = selects(workload, change.before) && !selects(workload, change.after)
+	}
+	return change, nil
+}
+
+// selects reports whether a workload has a selector, and it selects a pod.
+func selects(workload, pod map[string]any) bool {
+	of, _, err := unstructured.NestedMap(workload, "spec", "selector")
+	if err != nil || len(of) == 0 {
+		return false
+	}
+	if workload["kind"] == "ReplicationController" {
+		of = map[string]any{"matchLabels": of}
+	}
+	var selector metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(of, &selector); err != nil {
+		return false
+	}
+	chosen, err := metav1.LabelSelectorAsSelector(&selector)
+	return err == nil && chosen.Matches(labels.Set((&unstructured.Unstructured{Object: pod}).GetLabels()))
 }
 
 // policies returns the policies with an outcome.
@@ -65,6 +94,45 @@ func (j *Judgement) podsDenied() bool {
 	}))
 }
 
+// refusing returns the policies that deny the pods of the object.
+func (j *Judgement) refusing() []usher.PolicyRef {
+	if j.Pods != nil && j.Pods.Denied != "" {
+		return j.Pods.Policies
+	}
+	var all []usher.PolicyRef
+	for i := range j.Rules {
+		r := &j.Rules[i]
+		if slices.ContainsFunc(r.Checks, func(c usher.Check) bool { return c.PodsDenied }) && !slices.Contains(all, r.Policy) {
+			all = append(all, r.Policy)
+		}
+	}
+	return all
+}
+
+// exemption returns the command that exempts a workload of a cluster, all policies of which may not be read, from those that deny
+// its pods; empty if these are not of Usher.
+func (j *Judgement) exemption() string {
+	refusing := j.refusing()
+	foreign := func(ref usher.PolicyRef) bool { kind, ok := api.KindCalled(ref.Kind); return !ok || kind.Foreign }
+	if !j.podsDenied() || len(j.LeftOut) == 0 || len(refusing) == 0 || slices.ContainsFunc(refusing, foreign) {
+		return ""
+	}
+	command := "usher exempt --from-cluster " + strings.ToLower(j.Name.Kind) + "/" + j.Name.Name
+	if j.Name.Namespace != "" {
+		command += " -n " + j.Name.Namespace
+	}
+	return command + " --reason … --owner …"
+}
+
+// nameAll names policies.
+func nameAll(refs []usher.PolicyRef) string {
+	names := make([]string, len(refs))
+	for i, ref := range refs {
+		names[i] = ref.String()
+	}
+	return strings.Join(names, ", ")
+}
+
 func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 	if c == nil {
 		return nil
@@ -78,15 +146,14 @@ func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 		}
 		return nil
 	}
-	names := make([]string, len(c.Policies))
-	for i, ref := range c.Policies {
-		names[i] = ref.String()
-	}
 	changes, err := changesOf(c.before, c.after, p)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "  %s by %s:\n%s", cli.Paint(p.Green, "its pods are changed"), strings.Join(names, ", "), changes)
+	fmt.Fprintf(b, "  %s by %s:\n%s", cli.Paint(p.Green, "its pods are changed"), nameAll(c.Policies), changes)
 	printPresets(b, c.Presets, p)
+	if c.Unselected {
+		fmt.Fprintf(b, "  %s its pods no longer match spec.selector: the controller makes pods endlessly\n", cli.Paint(p.Red, "error:"))
+	}
 	return nil
 }
