@@ -48,6 +48,9 @@ func (p *printer) print(i served.Item) error {
 	}
 	key, title := p.repeatOf(i.Decision)
 	one, ended := p.repeats.add(key, title, i.Decision.Time)
+	if one.longest == nil || one.longest.TookSeconds < i.Decision.TookSeconds {
+		one.longest = i.Decision
+	}
 	if err := p.tell(ended...); err != nil {
 		return err
 	}

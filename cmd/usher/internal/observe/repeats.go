@@ -30,6 +30,8 @@ type repeat struct {
 	key, title string
 	n, told    int
 	last       time.Time
+	// longest is the one that took the longest.
+	longest *recent.Decision
 	// due is the number at which it is printed while more of them come.
 	due int
 }
@@ -66,9 +68,13 @@ func (p *printer) repeatOf(d *recent.Decision) (key, title string) {
 	if d.Operation == "CREATE" {
 		about = generated.ReplaceAllString(about, "-*")
 	}
-	user := printable.Line(d.User)
-	key = strings.Join([]string{word, d.Operation, about, user, strings.Join(marks(d), ","), policies}, "\x00")
-	return key, strings.Join([]string{word, printable.Line(d.Operation), about, user}, " ")
+	user, marked := printable.Line(d.User), strings.Join(marks(d), ", ")
+	key = strings.Join([]string{word, d.Operation, about, user, marked, policies}, "\x00")
+	title = strings.Join([]string{word, printable.Line(d.Operation), about, user}, " ")
+	if marked != "" {
+		title += " [" + marked + "]"
+	}
+	return key, strings.TrimSuffix(title+" "+policies, " ")
 }
 
 // tell prints how many decisions there are like one that was printed, unless that is known.
@@ -85,6 +91,9 @@ func (p *printer) tell(all ...*repeat) error {
 		}
 		p.shown = r
 		text := fmt.Sprintf("%s %s %d times so far", at.Format("15:04:05.000"), what, r.n)
+		if took := p.took(r.longest); took != "" {
+			text += ", the longest " + took
+		}
 		if _, err := io.WriteString(p.streams.Out, cli.Paint(p.palette.Faint, text)+"\n"); err != nil {
 			return err
 		}

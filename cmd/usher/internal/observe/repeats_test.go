@@ -67,6 +67,30 @@ func TestSlowRulesAreNamed(t *testing.T) {
 	}
 }
 
+// TestFoldedLinesSayTheWorst: the slowest of those that are folded, and what all of them are.
+func TestFoldedLinesSayTheWorst(t *testing.T) {
+	t.Parallel()
+	policy := usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "slow"}
+	var all []*recent.Decision
+	for _, took := range []float64{0.1, 0.5, 0.2} {
+		all = append(all, &recent.Decision{
+			Verdict: "deny", Failed: true, TookSeconds: took, Rules: []recent.Rule{{Policy: policy, Rule: "spec.validations", Outcome: usher.Failed}},
+			Slowest: &recent.SlowestRule{Policy: policy, Rule: "spec.validations", TookSeconds: took},
+			Request: recent.Request{Operation: "CREATE", Kind: "Pod", Namespace: "shop", Name: "cart", User: "jane"},
+		})
+	}
+	all = append(all, &recent.Decision{Verdict: "allow", Request: recent.Request{Operation: "DELETE"}}, all[0])
+	text, err := observe.Lines(all)
+	for _, want := range []string{
+		" the same 3 times so far, the longest took 500ms, of which ClusterObjectPolicy slow spec.validations took 500ms\n",
+		" denied CREATE Pod shop/cart jane [failed] ClusterObjectPolicy slow: 4 times so far, the longest took 500ms",
+	} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%v, want %s in %s", err, want, text)
+		}
+	}
+}
+
 // TestRepeatsAreCounted: a controller that tries again does not fill the screen.
 func TestRepeatsAreCounted(t *testing.T) {
 	t.Parallel()
