@@ -284,7 +284,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{
 			"what is refused, grouped, with the first", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, podTemplates: "Off", validations: [{expression: "!has(object.spec.hostNetwork)", message: no node network}]}`),
-			rule.Error, []string{"spec.validations[0]: the rule refuses 2 requests", "network 1, administration 1", "a pod of the DaemonSet route-agent is made (no node network", "namespaceSelector, excludeSubjects"},
+			rule.Error, []string{"spec.validations[0]: the rule refuses 2 requests", "network 1, administration 1", "in namespace pod-network, a pod of the DaemonSet route-agent is made (no node network", "namespaceSelector, excludeSubjects", "(pod-network is the namespace of the sample: in your cluster, those of its CNI, CSI, DNS and other add-ons: docs/checking.md#lock-out)"},
 		},
 		{
 			"a rule that fails", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}]}, validations: [{expression: "object.spec.absent == 1"}]}`),
@@ -292,7 +292,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			"a change of a workload of kube-system", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [daemonsets]}]}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/minReadySeconds", value: 30}]'}}]}`),
-			rule.Warning, []string{"the rule changes the spec in", "the first of these samples: an administrator applies the DaemonSet"},
+			rule.Warning, []string{"the rule changes the spec in", "the first of these samples: in namespace kube-system, an administrator applies the DaemonSet"},
 		},
 	} {
 		t.Run(row.reason, func(t *testing.T) {

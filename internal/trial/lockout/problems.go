@@ -2,6 +2,7 @@ package lockout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -35,7 +36,7 @@ func Problems(findings []Finding) []rule.Problem {
 		p := rule.Problem{
 			Policy: first.Policy, Severity: rule.Error, Field: key.rule,
 			What: fmt.Sprintf("%s %s%s", verb(key.effect), about(some), first.What),
-			Do:   remedy(first.Policy),
+			Do:   remedy(first.Policy) + where(some),
 		}
 		switch key.effect {
 		case Changed:
@@ -65,6 +66,9 @@ func verb(e Effect) string {
 // namespace of the team: a cluster can recover without, but not this namespace.
 func about(some []Finding) string {
 	policy, which, samples := some[0].Policy, "without which a cluster cannot recover: "+topics(some), ", the first of these samples: "
+	if at := some[0].Namespace; at != "" {
+		samples += "in namespace " + at + ", "
+	}
 	if kind, _ := api.KindCalled(policy.Kind); kind.Namespaced && policy.Namespace != "kube-system" {
 		which, samples = fmt.Sprintf("in %s that Kubernetes and its administrators depend on", policy.Namespace), ", such as: "
 		if len(some) == 1 {
@@ -76,6 +80,31 @@ func about(some []Finding) string {
 	}
 	return fmt.Sprintf("%d requests %s%s", len(some), which, samples)
 }
+
+// where says what the namespaces of findings stand for in a cluster. For a policy of a namespace they are its own,
+// and kube-system is what it is everywhere.
+func where(some []Finding) string {
+	if some[0].Policy.Namespace != "" {
+		return ""
+	}
+	var names []string
+	for i := range some {
+		if name := some[i].Namespace; name != "" && name != "kube-system" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(" (%s is the namespace of the sample: in your cluster, %s)", names[0], meant)
+	}
+	last := len(names) - 1
+	return fmt.Sprintf(" (%s and %s are the namespaces of the samples: in your cluster, %s)", strings.Join(names[:last], ", "), names[last], meant)
+}
+
+// meant says which namespaces of a cluster those of the samples are.
+const meant = "those of its CNI, CSI, DNS and other add-ons: docs/checking.md#lock-out"
 
 // topics returns the groups of findings with how many there are of each.
 func topics(findings []Finding) string {
