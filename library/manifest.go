@@ -31,6 +31,9 @@ type Settings struct {
 	// Namespaced says that the policy is for objects without a namespace, too, to which bindings of
 	// Namespaces must not extend.
 	Namespaced bool
+	// Within makes the policy an ObjectPolicy of this namespace, unless it is empty. Whether that means the
+	// same is for the caller to know.
+	Within string
 	// Bindings replace those of the pack, if they are not nil: the bindings of a policy that is
 	// installed already, in JSON or YAML. Without Namespaces, Action and Params are set in each.
 	Bindings []byte
@@ -47,6 +50,10 @@ func (p *Policy) Manifest(s Settings) ([]byte, error) {
 	metadata := manifest.Member(root, "metadata")
 	metadata.Style = 0
 	setText(metadata, "name", p.Name)
+	if s.Within != "" {
+		setText(root, "kind", "ObjectPolicy")
+		setText(metadata, "namespace", s.Within)
+	}
 	setText(child(metadata, "labels"), PackLabel, p.Pack)
 	setText(child(metadata, "annotations"), VersionAnnotation, p.Version)
 	spec := manifest.Member(root, "spec")

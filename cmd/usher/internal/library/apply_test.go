@@ -52,7 +52,7 @@ func TestInstallStops(t *testing.T) {
 			client := fake.NewSimpleDynamicClient(runtime.NewScheme())
 			client.PrependReactor(row.verb, "clusterobjectpolicies", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, row.err })
 			var out, says bytes.Buffer
-			err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, cluster.Warnings(&says), false),
+			err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, "", cluster.Warnings(&says), false),
 				&commands.Plan{Packs: packs, Policies: chosen, Settings: make([]library.Settings, len(chosen))})
 			if err == nil || errors.Is(err, cli.ErrNegative) || !strings.Contains(err.Error(), row.says) || out.Len()+says.Len() > 0 {
 				t.Errorf("got %v, and printed %q and %q", err, out.String(), says.String())
@@ -165,7 +165,7 @@ func TestInstallInCluster(t *testing.T) {
 			})
 			var out, says bytes.Buffer
 			s := cli.Streams{Out: &out, Err: &says}
-			err := commands.Install(t.Context(), s, commands.Cluster(client, cluster.Warnings(&says), row.dryRun), &commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{row.settings}})
+			err := commands.Install(t.Context(), s, commands.Cluster(client, "", cluster.Warnings(&says), row.dryRun), &commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{row.settings}})
 			if !errors.Is(err, row.err) {
 				t.Errorf("error: expected %v, got %v", row.err, err)
 			}
@@ -183,6 +183,34 @@ func TestInstallInCluster(t *testing.T) {
 				t.Errorf("another version could be replaced: %s", sent)
 			}
 		})
+	}
+}
+
+// TestInstallInNamespace: policies of a namespace are written there, and only there.
+func TestInstallInNamespace(t *testing.T) {
+	t.Parallel()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen, err := library.Select(packs, []string{"service-types"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := v1alpha1.GroupVersion.WithResource("objectpolicies")
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{of: "ObjectPolicyList"})
+	var out, says bytes.Buffer
+	target := commands.Cluster(client, "shop", cluster.Warnings(&says), false)
+	plan := &commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{{Within: "shop"}}}
+	if err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, target, plan); err != nil {
+		t.Fatal(err)
+	}
+	written, err := client.Resource(of).Namespace("shop").Get(t.Context(), "service-types", metav1.GetOptions{})
+	if err != nil || written.GetKind() != "ObjectPolicy" {
+		t.Errorf("got %v, %v; printed %s", written, err, says.String())
+	}
+	if remove := target.Remove("x"); remove != "kubectl delete objectpolicies -n shop x" {
+		t.Error(remove)
 	}
 }
 
@@ -215,7 +243,7 @@ func TestInstallWarnsOfLockout(t *testing.T) {
 			before.Write(says.Bytes())
 			return false, nil, nil
 		})
-		err := commands.Install(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, commands.Cluster(client, warnings, row.dryRun),
+		err := commands.Install(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &says}, commands.Cluster(client, "", warnings, row.dryRun),
 			&commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{{Action: row.action}, {Action: row.action}}})
 		if err != nil || !strings.HasPrefix(says.String(), row.says) || strings.Count(says.String(), "Warning:") != strings.Count(row.says, "Warning:") {
 			t.Errorf("%+v: got %v, and printed %s", row, err, says.String())

@@ -35,9 +35,17 @@ var (
 const maxUpdates = 5
 
 // Cluster returns a cluster as the target. With dryRun, API servers decide about each policy as if
-// it was written, and write nothing. Warnings gets what policy admission would warn of, before anything is written.
-func Cluster(client dynamic.Interface, warnings rest.WarningHandlerWithContext, dryRun bool) Target {
-	c := &stored{warnings: warnings, client: client.Resource(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"))}
+// it was written, and write nothing. The policies are those of the namespace, if there is one. Warnings gets what policy admission would warn of, before anything is written.
+func Cluster(client dynamic.Interface, namespace string, warnings rest.WarningHandlerWithContext, dryRun bool) Target {
+	c := &stored{warnings: warnings, kind: "ClusterObjectPolicy", resource: "clusterobjectpolicies", namespace: namespace}
+	if namespace != "" {
+		c.kind, c.resource = "ObjectPolicy", "objectpolicies"
+	}
+	of := client.Resource(v1alpha1.GroupVersion.WithResource(c.resource))
+	c.client = of
+	if namespace != "" {
+		c.client = of.Namespace(namespace)
+	}
 	if dryRun {
 		c.dryRun = []string{metav1.DryRunAll}
 	}
@@ -47,6 +55,8 @@ func Cluster(client dynamic.Interface, warnings rest.WarningHandlerWithContext, 
 type stored struct {
 	client   dynamic.ResourceInterface
 	warnings rest.WarningHandlerWithContext
+	// kind and resource are those of the policies; namespace is empty for policies of the cluster.
+	kind, resource, namespace string
 	// dryRun is that of requests that write.
 	dryRun []string
 }
@@ -64,18 +74,18 @@ func (c *stored) Installed(ctx context.Context, p *library.Policy) (map[string]a
 	case err == nil:
 		return found.Object, nil
 	case cluster.Unserved(err):
-		return nil, &unusableError{errors.New("the cluster does not know the kind ClusterObjectPolicy: install Usher first, or only its CRDs with kubectl apply --server-side -f deploy/crds")}
+		return nil, &unusableError{fmt.Errorf("the cluster does not know the kind %s: install Usher first, or only its CRDs with kubectl apply --server-side -f deploy/crds", c.kind)}
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // no policy
 	case apierrors.IsForbidden(err):
-		return nil, &unusableError{withRights(err)}
+		return nil, &unusableError{c.withRights(err)}
 	}
 	return nil, &unusableError{err}
 }
 
 // withRights adds the rights that an installation needs to the error of one who has not all of them.
-func withRights(err error) error {
-	return fmt.Errorf("%w: --apply needs the verbs get, list, create and patch for clusterobjectpolicies.%s", err, v1alpha1.GroupVersion.Group)
+func (c *stored) withRights(err error) error {
+	return fmt.Errorf("%w: --apply needs the verbs get, list, create and patch for %s.%s", err, c.resource, v1alpha1.GroupVersion.Group)
 }
 
 // Of implements [Target].
@@ -92,7 +102,12 @@ func (c *stored) Of(ctx context.Context, pack string) ([]string, error) {
 }
 
 // Remove implements [Target].
-func (c *stored) Remove(name string) string { return "kubectl delete clusterobjectpolicies " + name }
+func (c *stored) Remove(name string) string {
+	if c.namespace != "" {
+		return "kubectl delete " + c.resource + " -n " + c.namespace + " " + name
+	}
+	return "kubectl delete " + c.resource + " " + name
+}
 
 // Write implements [Target]. It writes nothing if the policy is another one than was installed.
 func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte, installed map[string]any) (string, error) {
@@ -121,7 +136,7 @@ func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte, 
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
 		// Others are of webhooks, which may refuse one policy and accept the next.
-		return "", &unusableError{withRights(err)}
+		return "", &unusableError{c.withRights(err)}
 	case err != nil:
 		return "", err
 	}

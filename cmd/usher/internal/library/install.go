@@ -3,6 +3,7 @@ package library
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -43,12 +44,17 @@ With --namespaces, --action and --params are for these namespaces alone: each po
 binding of that name, with the params of the others, or its binding for the namespace is
 changed. Without --namespaces, they are for all bindings, also for those.
 
+With --namespace they are ObjectPolicies of that namespace, which its tenants may write.
+Policies that would mean something else, such as those for objects that are in no namespace,
+are named and left out.
+
 With --dry-run nothing is written, and API servers say whether they would accept it.`,
 		Example: `  usher library install supply-chain --params 'registries=[registry.acme.example]' --out policies/
   usher library install networking --apply --dry-run
   usher library install networking --apply
   usher library install networking --apply --action Deny --namespaces shop
   usher library install networking --apply --action Deny
+  usher library install ingress-tls service-targets --apply --namespace shop
   usher library install reliability | kubectl apply --server-side -f -`,
 		ValidArgsFunction: f.Complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,6 +65,13 @@ With --dry-run nothing is written, and API servers say whether they would accept
 			if err != nil {
 				return err
 			}
+			chosen, settings, left, err := f.Within(chosen, settings)
+			if err != nil {
+				return err
+			}
+			if len(left) > 0 {
+				cli.Notef(cmd, s, "note", "left out, since no policy of namespace %s means the same: %s", f.Namespace(), strings.Join(left, "; "))
+			}
 			if f.Action() == "Deny" {
 				cli.Notef(cmd, s, "note", "look at what --action Deny would refuse first: 'usher impact FILE --from-cluster', which knows exemptions, 'usher library try', and 'usher check --lockout'")
 			}
@@ -68,6 +81,7 @@ With --dry-run nothing is written, and API servers say whether they would accept
 	f.Register(cmd)
 	f.RegisterSettings(cmd)
 	f.RegisterNamespaces(cmd)
+	f.RegisterNamespace(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder to write the files to, one policy a file")
 	flags.BoolVar(&f.apply, "apply", false, "apply the manifests to the cluster of the kubeconfig")
@@ -111,7 +125,7 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}
-		return Install(cmd.Context(), s, Cluster(client, config.WarningHandlerWithContext, f.dryRun), plan)
+		return Install(cmd.Context(), s, Cluster(client, f.Namespace(), config.WarningHandlerWithContext, f.dryRun), plan)
 	case f.out != "":
 		target, err := openFolder(f.out, f.dryRun)
 		if err != nil {

@@ -107,7 +107,7 @@ func TestInstallBesideOthers(t *testing.T) {
 				return true, &unstructured.Unstructured{}, nil
 			})
 			var out, says bytes.Buffer
-			err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, cluster.Warnings(&says), false), &commands.Plan{Packs: packs, Policies: chosen, Settings: make([]library.Settings, 1)})
+			err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, "", cluster.Warnings(&says), false), &commands.Plan{Packs: packs, Policies: chosen, Settings: make([]library.Settings, 1)})
 			if errors.Is(err, cli.ErrNegative) == (row.out != "") || out.String() != row.out || !strings.Contains(says.String(), row.says) {
 				t.Errorf("got %v, and printed %q and %q", err, out.String(), says.String())
 			}

@@ -1,6 +1,7 @@
 package library
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,9 +27,11 @@ type update struct {
 	policy    *library.Policy
 	installed map[string]any
 	// version is the version of the pack that is installed.
-	version  string
-	manifest []byte
-	next     map[string]any
+	version string
+	// namespaced says that it is a policy of a namespace.
+	namespaced bool
+	manifest   []byte
+	next       map[string]any
 }
 
 // newUpdate returns the update of a policy, with the bindings that it has.
@@ -41,8 +44,11 @@ func newUpdate(p *library.Policy, installed map[string]any, settings library.Set
 	case pack != p.Pack:
 		return nil, fmt.Errorf("there is a policy of this name of another pack, %s: rename or delete it first", pack)
 	}
+	if namespace, _ := metadata["namespace"].(string); namespace != settings.Within {
+		return nil, fmt.Errorf("there is a policy of this name of %s: use another folder, or --namespace as for that one", cmp.Or(namespace, "the cluster"))
+	}
 	annotations, _ := metadata["annotations"].(map[string]any)
-	u := &update{policy: p, installed: installed}
+	u := &update{policy: p, installed: installed, namespaced: settings.Within != ""}
 	u.version, _ = annotations[library.VersionAnnotation].(string)
 	spec, _ := installed["spec"].(map[string]any)
 	var err error
@@ -140,7 +146,11 @@ func (u *update) summary() []string {
 		lines = append(lines, "changes "+strings.Join(changed, ", "))
 	}
 	for _, name := range denying(old, next) {
-		lines = append(lines, "binding "+name+" only warned, and denies now: --namespaces NAMESPACE denies in that one alone")
+		line := "binding " + name + " only warned, and denies now"
+		if !u.namespaced {
+			line += ": --namespaces NAMESPACE denies in that one alone"
+		}
+		lines = append(lines, line)
 	}
 	before := paramsOf(old)
 	for _, name := range slices.Sorted(maps.Keys(u.policy.Params)) {

@@ -28,8 +28,10 @@ type Flags struct {
 	folders, params []string
 	namespaces      []string
 	action          string
-	signedBy        string
-	command         *cobra.Command
+	// within is the namespace of the policies, empty for policies of the cluster.
+	within   string
+	signedBy string
+	command  *cobra.Command
 	// all are the packs, once they are read.
 	all []library.Pack
 }
