@@ -108,7 +108,7 @@ func Select(packs []Pack, names []string) ([]Policy, error) {
 			continue
 		}
 		// Too many policies may have the name of a pack in theirs.
-		pack := suggestion(name, named, "'usher library list' has their names")
+		pack := suggestion(name, named, "'usher library list' has their names, and list --search TEXT finds policies")
 		errs = append(errs, fmt.Errorf("no pack or policy %s: %s", name, suggestion(name, slices.Sorted(maps.Keys(used)), pack)))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -117,14 +117,36 @@ func Select(packs []Pack, names []string) ([]Policy, error) {
 	return found, nil
 }
 
-// suggestion asks whether the name means a similar one, or one of the few that contain it. If there is
-// none it returns otherwise.
+// Search returns the policies that have all words of a text in their names, categories, descriptions or
+// messages, in upper or lower case.
+func Search(packs []Pack, text string) []Policy {
+	words := strings.Fields(strings.ToLower(text))
+	var found []Policy
+	for _, pack := range packs {
+		for i := range pack.Policies {
+			p := &pack.Policies[i]
+			texts := []string{p.Name, p.Pack, p.Spec.Category, p.Spec.Description}
+			for k := range p.Spec.Validations {
+				texts = append(texts, p.Spec.Validations[k].Message, p.Spec.Validations[k].MessageExpression)
+			}
+			all := strings.ToLower(strings.Join(texts, "\n"))
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(all, word) }) {
+				found = append(found, *p)
+			}
+		}
+	}
+	return found
+}
+
+// suggestion asks whether the name means a similar one, or one of the few that contain it, in the singular or
+// the plural. If there is none it returns otherwise.
 func suggestion(name string, names []string, otherwise string) string {
 	if similar := rule.Suggestion(name, names); similar != "" {
 		return similar
 	}
-	longer := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return !strings.Contains(other, name) })
-	if len(longer) == 0 || len(longer) > 3 {
+	word := strings.TrimSuffix(name, "s")
+	longer := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return word == "" || !strings.Contains(other, word) })
+	if len(longer) == 0 || len(longer) > 4 {
 		return otherwise
 	}
 	return "did you mean " + strings.Join(longer, " or ") + "?"

@@ -81,7 +81,7 @@ func about(some []Finding) string {
 	return fmt.Sprintf("%d requests %s%s", len(some), which, samples)
 }
 
-// where says what the namespaces of findings stand for in a cluster. For a policy of a namespace they are its own,
+// where says what the namespaces of findings are called in a cluster. For a policy of a namespace they are its own,
 // and kube-system is what it is everywhere.
 func where(some []Finding) string {
 	if some[0].Policy.Namespace != "" {

@@ -61,16 +61,9 @@ With --dry-run nothing is written, and API servers say whether they would accept
 			if err := f.validate(args); err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 			}
-			chosen, settings, err := f.Select(args)
+			chosen, settings, err := f.selected(cmd, s, args)
 			if err != nil {
 				return err
-			}
-			chosen, settings, left, err := f.Within(chosen, settings)
-			if err != nil {
-				return err
-			}
-			if len(left) > 0 {
-				cli.Notef(cmd, s, "note", "left out, since no policy of namespace %s means the same: %s", f.Namespace(), strings.Join(left, "; "))
 			}
 			if f.Action() == "Deny" {
 				cli.Notef(cmd, s, "note", "look at what --action Deny would refuse first: 'usher impact FILE --from-cluster', which knows exemptions, 'usher library try', and 'usher check --lockout'")
@@ -82,6 +75,12 @@ With --dry-run nothing is written, and API servers say whether they would accept
 	f.RegisterSettings(cmd)
 	f.RegisterNamespaces(cmd)
 	f.RegisterNamespace(cmd)
+	f.registerTarget(cmd)
+	return cmd
+}
+
+// registerTarget adds the flags that say where policies are written.
+func (f *installFlags) registerTarget(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder to write the files to, one policy a file")
 	flags.BoolVar(&f.apply, "apply", false, "apply the manifests to the cluster of the kubeconfig")
@@ -89,7 +88,6 @@ With --dry-run nothing is written, and API servers say whether they would accept
 	flags.BoolVar(&f.downgrade, "downgrade", false, "replace policies of a later version of their pack; for --apply and --out")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; for --apply (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
-	return cmd
 }
 
 func (f *installFlags) validate(args []string) error {
@@ -106,6 +104,19 @@ func (f *installFlags) validate(args []string) error {
 		return errors.New("--kubeconfig and --context are for --apply")
 	}
 	return nil
+}
+
+// selected returns the policies to install, with their settings, and names those that it leaves out.
+func (f *installFlags) selected(cmd *cobra.Command, s cli.Streams, args []string) ([]library.Policy, []library.Settings, error) {
+	chosen, settings, err := f.Select(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen, settings, left, err := f.Within(chosen, settings)
+	if len(left) > 0 {
+		cli.Notef(cmd, s, "note", "left out, since no policy of namespace %s means the same: %s", f.Namespace(), strings.Join(left, "; "))
+	}
+	return chosen, settings, err
 }
 
 func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []library.Policy, settings []library.Settings) error {

@@ -3,6 +3,7 @@ package library
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -40,14 +41,16 @@ type listedPolicy struct {
 func newList(s cli.Streams) *cobra.Command {
 	var flags packs.Flags
 	var output cli.OutputFlag
+	var search string
 	cmd := &cobra.Command{
 		Use:   "list [PACK|POLICY...]",
 		Short: "List the packs, or the policies of some",
 		Long: `List prints the packs, with the number of their policies, or the policies of packs that
-you name, with the first sentence about each. With -o name it prints only their names, one per
+you name, with the first sentence about each; with --search only those that have the words. With -o name it prints only their names, one per
 line.`,
 		Example: `  usher library list
   usher library list supply-chain networking
+  usher library list --search resources
   usher library list supply-chain -o name | grep -v image-digests | xargs usher library install
   usher library list -o json`,
 		ValidArgsFunction: flags.Complete,
@@ -60,12 +63,17 @@ line.`,
 			if err != nil {
 				return err
 			}
+			if search != "" {
+				if chosen, err = searched(all, args, chosen, search); err != nil {
+					return err
+				}
+			}
 			switch {
 			case output.Value == "name":
 				return printNames(s, all, chosen)
 			case output.Value != "text":
 				return output.Encode(s.Out, listing(all, chosen))
-			case len(args) > 0:
+			case len(args) > 0 || search != "":
 				return printPolicies(s, chosen)
 			default:
 				return printPacks(s, all)
@@ -73,8 +81,23 @@ line.`,
 		},
 	}
 	flags.Register(cmd)
+	cmd.Flags().StringVar(&search, "search", "", "words that policies have in their name, category, description or messages, as in 'memory limit'")
 	output.Register(cmd, "text", "json", "yaml", "name")
 	return cmd
+}
+
+// searched returns the policies that have the words, of those that are chosen if packs or policies are named.
+func searched(all []library.Pack, named []string, chosen []library.Policy, words string) ([]library.Policy, error) {
+	found := library.Search(all, words)
+	if len(named) > 0 {
+		found = slices.DeleteFunc(found, func(p library.Policy) bool {
+			return !slices.ContainsFunc(chosen, func(c library.Policy) bool { return c.Name == p.Name })
+		})
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no policy has %q in its name, category, description or messages: try one word, in the singular", words)
+	}
+	return found, nil
 }
 
 // listing returns the packs with the policies that are chosen, all if there are none.
