@@ -192,7 +192,7 @@ func decodeStrict(document stdjson.RawMessage, into any) error {
 func otherNames() map[string]string {
 	return map[string]string{
 		"request.userInfo": "user (name, groups, uid, extra)", "expect.message": "messageContains, or messageEquals for all of it",
-		"expect.warning": "warnings", "expect.status": "code",
+		"expect.warning": "warnings", "expect.status": "code", "facts": "objects",
 	}
 }
 

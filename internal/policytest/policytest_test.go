@@ -197,6 +197,7 @@ func TestLoadRefuses(t *testing.T) {
 	for _, row := range []struct{ reason, text, want string }{
 		{"an unknown field", mutateCase + "\nexpect: {alowed: true}", `:16: unknown field "expect.alowed": did you mean allowed?`},
 		{"an unknown field of the request", strings.Replace(mutateCase, "operation:", "operations: x\n  operation:", 1) + "\nexpect: {allowed: true}", `unknown field "request.operations": did you mean operation?`},
+		{"objects, as the flag of usher decide is called", mutateCase + "\nfacts: []\nexpect: {allowed: true}", `unknown field "facts": did you mean objects?`},
 		{"a message, as responses have it", mutateCase + "\nexpect: {message: x}", `unknown field "expect.message": did you mean messageContains, or messageEquals for all of it?`},
 		{"a user, as reviews have it", strings.Replace(mutateCase, "operation:", "userInfo: {username: jane}\n  operation:", 1) + "\nexpect: {allowed: true}", `unknown field "request.userInfo": did you mean user (name, groups, uid, extra)?`},
 		{"an unknown field below a marker", "---\n" + mutateCase + "\nexpect: {alowed: true}", `:17: unknown field "expect.alowed"`},

@@ -45,6 +45,9 @@ func (c *compilation) advice(text, what string) string {
 			return c.adviseFunction(name[1])
 		}
 		if name != nil {
+			if near := rule.Suggestion(name[1], []string{"object", "oldObject", "request", "params", "namespaceObject", "authorizer", "variables"}); near != "" {
+				return near
+			}
 			return fmt.Sprintf("write '%s' if it is a text; %s", name[1], names)
 		}
 		return names
@@ -54,6 +57,8 @@ func (c *compilation) advice(text, what string) string {
 		return AdviceForOptional
 	case strings.Contains(what, "must evaluate to"):
 		return "compare the value with something, or convert it"
+	case strings.Contains(what, "found no matching overload for 'contains' applied to '("):
+		return "write 'x' in … for a key of a map or an element of a list, and ….contains('x') for a part of a text"
 	case strings.Contains(what, "found no matching overload") && optionalMethod.MatchString(what):
 		return AdviceForValue
 	}
