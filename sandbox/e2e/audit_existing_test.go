@@ -46,7 +46,7 @@ func TestExistingObjectsThatAPolicyRefuses(t *testing.T) {
 		}
 		return heard.take()
 	}
-	want := fmt.Sprintf("spec.validations: 1 of 2 existing pods would be refused, such as %s/cart (see all with: usher audit --from-cluster --policy teams, and -p FILE until it is applied)", namespace)
+	want := fmt.Sprintf("spec.validations: 1 of 2 existing pods would be refused, such as %s/cart (see all with: usher audit --from-cluster --policy teams, with -p FILE before it is applied)", namespace)
 	counted := func(text string) bool { return strings.Contains(text, "would be refused") }
 	eventually(t, "a dry run warns", func() error {
 		if told := apply(denies, metav1.DryRunAll); !slices.Contains(told, want) {

@@ -57,7 +57,7 @@ func (a *Audit) Existing(ctx context.Context, c compile.Compiled) (warnings []ru
 		if counted.refused > 0 {
 			warnings = append(warnings, rule.Problem{
 				Policy: c.Ref, Severity: rule.Warning, Field: "spec.validations", What: counted.text(!more && err == nil),
-				Do: "see all with: usher audit --from-cluster --policy " + printable.Line(c.Ref.Name) + ", and -p FILE until it is applied",
+				Do: "see all with: usher audit --from-cluster --policy " + printable.Line(c.Ref.Name) + ", with -p FILE before it is applied",
 			})
 		}
 	}

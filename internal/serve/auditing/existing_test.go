@@ -162,7 +162,7 @@ func object(t *testing.T, namespace, name, team string) string {
 func said(problems []rule.Problem) []string {
 	var all []string
 	for _, p := range problems {
-		if p.Severity != rule.Warning || p.Field != "spec.validations" || p.Do != "see all with: usher audit --from-cluster --policy owner, and -p FILE until it is applied" {
+		if p.Severity != rule.Warning || p.Field != "spec.validations" || p.Do != "see all with: usher audit --from-cluster --policy owner, with -p FILE before it is applied" {
 			all = append(all, fmt.Sprintf("another problem: %+v", p))
 			continue
 		}

@@ -151,7 +151,7 @@ func (r *impactReport) last() string {
 	case r.Compared == 0:
 		fmt.Fprintf(&b, "%s, but no policy that differs is for any of them: that shows nothing.\n", cli.Count(r.Seen, "request", "requests"))
 	default:
-		fmt.Fprintf(&b, "%s by %s; %s by them\n", cli.Count(r.Seen, "request", "requests"), cli.Count(len(r.Policies), "policy that differs", "policies that differ"), cli.Count(r.Compared, "is concerned", "are concerned"))
+		fmt.Fprintf(&b, "%s, of which %s for the %s\n", cli.Count(r.Seen, "request", "requests"), cli.Count(r.Compared, "is", "are"), cli.Count(len(r.Policies), "policy that differs", "policies that differ"))
 	}
 	return b.String()
 }
