@@ -76,6 +76,12 @@ func (s *Simulator) prepare(r *Request) (*prepared, error) {
 	if p.object, p.unknown, err = s.decode(r.Object, e.kind); err != nil {
 		return nil, err
 	}
+	if p.object != nil {
+		// With the empty fields that the types write.
+		if p.before, err = treeOf(p.object); err != nil {
+			return nil, err
+		}
+	}
 	p.place(r, subject)
 	if p.namespaced && p.namespace == "" {
 		return nil, errors.New("the namespace is missing")

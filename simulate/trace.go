@@ -35,7 +35,7 @@ type Trace struct {
 	Result map[string]any `json:"result,omitempty"`
 	Took   time.Duration  `json:"took"`
 
-	// Before is the object as the client sent it.
+	// Before is the object as the client sent it, with the fields that its type writes even if they are empty.
 	Before map[string]any `json:"-"`
 }
 

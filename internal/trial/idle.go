@@ -53,10 +53,19 @@ func needlessFields(runs []*run) []rule.Problem {
 		for _, p := range t.needless {
 			all = append(all, t.problem(
 				fmt.Sprintf("of the objects of kind %s that it was tried on, the rule %s only those without %s, and there are none: API servers set this field before policies see an object", t.of.Kind, does, p.expression()),
-				"test for a value of the field"))
+				valueTest(p)))
 		}
 	}
 	return all
+}
+
+// valueTest is advice to test for a value of a field that API servers set.
+func valueTest(p path) string {
+	advice := "test for a value of the field; what the author wrote and the default cannot be told apart"
+	if p[len(p)-1] == "imagePullPolicy" {
+		advice += ": see the policy pull-always of the library"
+	}
+	return advice
 }
 
 // certain reports whether the effect of the rule depends only on values that it compares with

@@ -141,9 +141,14 @@ func explainArguments(cmd *cobra.Command) {
 	}
 }
 
-// NoPaths is the error of commands that were given no files and folders.
+// NoPaths is the error of commands that were given no files and folders. It names the folder that "usher init" makes, if
+// there is one.
 func NoPaths(cmd *cobra.Command, what string) error {
-	return &UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("no %s given: name files or folders", what)}
+	do := "name files or folders"
+	if folder, err := os.Stat(what); err == nil && folder.IsDir() {
+		do += ", such as " + cmd.CommandPath() + " " + what + "/"
+	}
+	return &UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("no %s given: %s", what, do)}
 }
 
 // ReadsStdinOnce refuses to read the standard input for two purposes. Each of paths is what one of

@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/internal/impact"
 	"github.com/usher-dev/usher/internal/impact/auditlog"
 	"github.com/usher-dev/usher/internal/manifest"
+	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/policytest"
 )
 
@@ -124,7 +125,7 @@ func (c *comparing) subjectOf(in *objects.Input) (*impact.Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &impact.Subject{Request: writing(k, usher.Create, in.Object), From: in.File, Unknown: impact.Unknowns{User: noUser}}, nil
+	return &impact.Subject{Request: writing(k, usher.Create, podtemplate.Defaulted(in.Object)), From: in.File, Unknown: impact.Unknowns{User: noUser}}, nil
 }
 
 // writing returns a request that writes an object of a kind.

@@ -111,7 +111,7 @@ func summary(dir string, policies int, made []files.File, kept []string) string 
 	next := "usher check --strict policies/"
 	if policies > 0 {
 		written = append(written, cli.Count(policies, "policy", "policies")+" with test cases")
-		next = "usher test --coverage --mutate cases/"
+		next = "usher test --coverage cases/"
 	}
 	for _, f := range made {
 		if f.Optional && !slices.Contains(kept, f.Path) {
@@ -142,7 +142,7 @@ func unpinned(version string, wrote func(path string) bool) string {
 		notes += "\nthe hooks are those of the branch main, which changes: name a release in their rev, such as v1.2.3"
 	}
 	if notes != "" && (version == "(devel)" || version == "unknown" || strings.HasPrefix(version, "v0.0.0-")) {
-		notes += "\nno release is published yet: until then the workflow fails, and 'go build ./cmd/usher' in a checkout makes the usher of the hooks"
+		notes += "\nno release is published yet: until then the workflow fails, and 'go build ./cmd/usher' in a checkout makes the usher of the hooks; the workflow has, in comments, steps that build it"
 	}
 	return notes
 }
@@ -169,6 +169,9 @@ func repository(dir string, policies []library.Policy, settings []library.Settin
 	if len(policies) == 0 && !exist(filepath.Join(dir, "cases")) {
 		// There are no cases, without which the hook fails.
 		hooks = bytes.ReplaceAll(hooks, []byte("  - id: usher-test"), []byte("  # - id: usher-test"))
+	}
+	if exist(filepath.Join(dir, "manifests")) {
+		hooks = bytes.ReplaceAll(hooks, []byte("  # - id: usher-audit"), []byte("  - id: usher-audit"))
 	}
 	workflow = bytes.ReplaceAll(workflow, []byte("usher@VERSION"), []byte("usher@"+cmp.Or(version, "main")))
 	all := []files.File{

@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/podtemplate"
 )
 
 // auditFiles judges the objects in files.
@@ -110,7 +111,7 @@ func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, r
 // object returns the object of an input.
 func (f *auditFlags) object(in *objects.Input, kinds *kind.Set) (object, error) {
 	k, err := in.Place(f.namespace, kinds)
-	o := object{kind: k, tree: in.Object}
+	o := object{kind: k, tree: podtemplate.Defaulted(in.Object)}
 	o.file, o.line = f.place(in)
 	return o, err
 }

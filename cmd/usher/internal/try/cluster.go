@@ -95,7 +95,7 @@ func (f *clusterFlags) noteWritten(cmd *cobra.Command, s cli.Streams, questions 
 	if file == "-" {
 		file = "the standard input"
 	}
-	cli.Notef(cmd, s, "note", "%s is judged as written, without the defaults that API servers set before they ask policies: a policy that reads one may decide otherwise; "+
+	cli.Notef(cmd, s, "note", "%s is judged as written, without the defaults that API servers set before they ask policies, except imagePullPolicy: a policy that reads one may decide otherwise; "+
 		"the output of kubectl get -o yaml, or of kubectl create --dry-run=server -o yaml, has them", file)
 }
 

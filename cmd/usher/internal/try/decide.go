@@ -53,9 +53,9 @@ that matched, those that nearly did with the clause that kept them from it, and 
 what was changed. Objects can be lists, several documents, or recorded AdmissionReviews,
 which bring their own operation, user and old object. -f names objects, too.
 
-Objects are judged as written, without the defaults that API servers set before they ask
-policies: where a policy reads one, use the output of kubectl get -o yaml or
-kubectl create --dry-run=server -o yaml.
+Objects are judged as written, with one of the defaults that API servers set before they ask
+policies: the imagePullPolicy of containers. Where a policy reads another one, use the output
+of kubectl get -o yaml or kubectl create --dry-run=server -o yaml.
 
 Policies can read other objects, such as the Namespace or the owner of an object: --facts
 names files with those that exist.

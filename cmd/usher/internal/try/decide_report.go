@@ -101,8 +101,8 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 			return err
 		}
 		b.WriteString(changes)
-		printPresets(b, j.Presets, p)
 	}
+	printPresets(b, j.Presets, p)
 	if err := j.Pods.print(b, p); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ the exemption, and writes only one that helps.
 Requests are objects or recorded AdmissionReviews. Without -p and --from-cluster, the files
 are case files of 'usher test', which bring their policies. With --from-cluster an object of
 the cluster can be named, as for kubectl: deployment/web, or deployment web. Objects of files
-are judged as written, without the defaults that API servers set.
+are judged as written: of the defaults that API servers set, they get the imagePullPolicy.
 
 If the pods of a workload are refused, the exemption is for the workload and all of its pods,
 by their owner: rollouts and jobs that follow have it, too. So is the exemption of a pod that

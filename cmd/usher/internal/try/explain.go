@@ -50,9 +50,9 @@ enforces, and facts come from there; an object of the cluster can be named, as f
 deployment/web, or deployment web, in the namespace that -n names. Without either the arguments are files of test cases,
 which have their own policies.
 
-Objects are judged as written, without the defaults that API servers set before they ask
-policies: where a policy reads one, use the output of kubectl get -o yaml or
-kubectl create --dry-run=server -o yaml.
+Objects are judged as written, with one of the defaults that API servers set before they ask
+policies: the imagePullPolicy of containers. Where a policy reads another one, use the output
+of kubectl get -o yaml or kubectl create --dry-run=server -o yaml.
 
 With --cost each rule that matched is run some more times to find out what it takes once
 everything is warm: time, allocations and bytes. What it asks of HTTP services by GET is

@@ -125,9 +125,9 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 			j.before = filledIn(subject, outcome)
 			j.Name = result.ToBe(j.before)
 		}
-		if q.written {
-			j.lookForPresets(ctx, d, q.Request)
-		}
+	}
+	if q.written && (both.Object != nil || q.raw != nil) {
+		j.lookForPresets(ctx, d, q)
 	}
 	if len(j.Rules) == 0 && len(j.NearMatches) == 0 {
 		j.lookForOtherOperations(rules, q.Request, outcome)

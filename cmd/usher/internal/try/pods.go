@@ -43,17 +43,26 @@ func podChangeOf(ctx context.Context, timeout time.Duration, d usher.Decider, q 
 	if pod == nil {
 		return nil, nil //nolint:nilnil // Most objects have no pods.
 	}
-	j, err := judgeWithin(ctx, timeout, d, nil, Question{File: q.File, Request: pod, written: true})
+	made := Question{File: q.File, Request: pod, written: true}
+	if q.raw != nil {
+		asWritten := *q.Request
+		asWritten.Object = usher.TreeObject(q.raw)
+		if _, raw := workloadOf(&asWritten); raw != nil {
+			// What is no tree has no pods.
+			made.raw, _ = raw.Object.Tree()
+		}
+	}
+	j, err := judgeWithin(ctx, timeout, d, nil, made)
 	switch {
 	case err != nil:
 		return nil, err
 	case !j.Allowed && !slices.ContainsFunc(of.Rules, func(r ruleResult) bool { return r.PodOf != "" }):
 		return &podChange{Denied: cmp.Or(j.Message, j.Reason, "without a message"), Policies: j.policies(usher.Rejected)}, nil
-	case !j.Allowed || !j.changed():
+	case !j.Allowed || !j.changed() && len(j.Presets) == 0:
 		return nil, nil //nolint:nilnil // There is nothing to say.
 	}
 	change := &podChange{Policies: j.policies(usher.Changed), Patch: j.Patch, Presets: j.Presets, before: j.before, after: j.Result}
-	if workload, err := q.Request.Object.Tree(); err == nil {
+	if workload, err := q.Request.Object.Tree(); err == nil && change.after != nil {
 		change.Unselected = selects(workload, change.before) && !selects(workload, change.after)
 	}
 	return change, nil
@@ -144,6 +153,10 @@ func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 				fmt.Fprintf(b, "  %s with spec.podTemplates: Warn, %s warns of the workload, and with Deny it refuses it\n", cli.Paint(p.Yellow, "hint:"), printable.Line(ref.String()))
 			}
 		}
+		return nil
+	}
+	if c.after == nil {
+		printPresets(b, c.Presets, p)
 		return nil
 	}
 	changes, err := changesOf(c.before, c.after, p)

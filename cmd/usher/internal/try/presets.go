@@ -15,15 +15,26 @@ import (
 	"github.com/usher-dev/usher/internal/trial"
 )
 
-// lookForPresets records the fields of the patch that are not changed of the object as API servers complete it.
-func (j *Judgement) lookForPresets(ctx context.Context, d usher.Decider, r *usher.Request) {
-	completed := trial.Completed(j.before)
+// lookForPresets records the fields that policies change of the object as it is written, and not as API servers
+// complete it.
+func (j *Judgement) lookForPresets(ctx context.Context, d usher.Decider, q Question) {
+	before, patch, r := j.before, j.Patch, q.Request
+	if q.raw != nil && slices.ContainsFunc(j.Rules, func(of ruleResult) bool { return of.Phase == usher.Mutate }) {
+		again := *r
+		again.Object = usher.TreeObject(q.raw)
+		mutation, err := d.Decide(ctx, &again)
+		if err != nil || mutation.Verdict == usher.Deny {
+			return
+		}
+		before, patch = q.raw, mutation.Patch
+	}
+	completed := trial.Completed(before)
 	isPreset := func(op usher.PatchOp) bool {
-		_, written := at(j.before, op.Path)
+		_, written := at(before, op.Path)
 		_, has := at(completed, op.Path)
 		return op.Op == "add" && !written && has
 	}
-	if completed == nil || !slices.ContainsFunc(j.Patch, isPreset) {
+	if completed == nil || !slices.ContainsFunc(patch, isPreset) {
 		return
 	}
 	again := *r
@@ -38,7 +49,7 @@ func (j *Judgement) lookForPresets(ctx context.Context, d usher.Decider, r *ushe
 			return
 		}
 	}
-	for _, op := range j.Patch {
+	for _, op := range patch {
 		value, _ := at(result, op.Path)
 		if preset, _ := at(completed, op.Path); isPreset(op) && reflect.DeepEqual(preset, value) {
 			j.Presets = append(j.Presets, op.Path)

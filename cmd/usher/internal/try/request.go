@@ -3,6 +3,7 @@ package try
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/policytest"
 )
 
@@ -23,8 +25,10 @@ import (
 type Question struct {
 	File    string
 	Request *usher.Request
-	// written means that the object has no field that its writer left out.
+	// written means that the object has no field that its writer left out, but those of [podtemplate.Defaulted].
 	written bool
+	// raw is the object without these, if it lacks any.
+	raw map[string]any
 }
 
 // know tells a store what exists besides its own objects: the namespaces of requests, and the objects of the
@@ -60,12 +64,18 @@ func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) 
 			questions = append(questions, Question{File: in.File, Request: admission.RequestOf(in.Review)})
 			continue
 		}
+		raw := in.Object
+		in.Object = podtemplate.Defaulted(raw)
 		r, err := f.request(in, olds)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", in.File, err)
 		}
 		r.User = who
-		questions = append(questions, Question{File: in.File, Request: r, written: isWritten(r, in.Object)})
+		q := Question{File: in.File, Request: r, written: isWritten(r, in.Object)}
+		if q.written && !reflect.DeepEqual(raw, in.Object) {
+			q.raw = raw
+		}
+		questions = append(questions, q)
 	}
 	return questions, nil
 }
@@ -98,7 +108,7 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 		if err != nil {
 			return nil, err
 		}
-		r.OldObject = old
+		r.OldObject = podtemplate.Defaulted(old)
 	case usher.Create, usher.Connect:
 	}
 	return r.For(usher.Mutate)

@@ -23,6 +23,7 @@ import (
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/simulate"
 )
 
@@ -135,7 +136,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s cli.Streams, args []string) er
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.file, err)
 		}
-		report.add(r.file, trace)
+		report.add(simulated{r.file, trace, !f.fromCluster})
 	}
 	if err := f.keep(recording); err != nil {
 		return err
@@ -312,6 +313,7 @@ func (f *simulateFlags) simulation(in objects.Input, olds []objects.Input, who u
 	if in.Review != nil {
 		return f.reviewed(in)
 	}
+	in.Object = podtemplate.Defaulted(in.Object)
 	r := simulate.Request{
 		Operation: usher.Operation(f.operation), Object: in.Object, Resource: f.resource, Subresource: f.subresource,
 		User: who, DryRun: f.dryRun,
@@ -329,7 +331,9 @@ func (f *simulateFlags) simulation(in objects.Input, olds []objects.Input, who u
 		return r, nil
 	}
 	var err error
-	r.OldObject, err = oldOf(in.Object, olds)
+	if r.OldObject, err = oldOf(in.Object, olds); err == nil {
+		r.OldObject = podtemplate.Defaulted(r.OldObject)
+	}
 	return r, err
 }
 

@@ -25,10 +25,14 @@ type simulateReport struct {
 type simulated struct {
 	File string `json:"file"`
 	*simulate.Trace
+
+	// files says that the cluster is one of files.
+	files bool
 }
 
-func (r *simulateReport) add(file string, trace *simulate.Trace) {
-	r.Requests = append(r.Requests, simulated{file, trace})
+func (r *simulateReport) add(one simulated) {
+	trace := one.Trace
+	r.Requests = append(r.Requests, one)
 	if trace.Admitted {
 		r.Admitted++
 	} else {
@@ -62,6 +66,9 @@ func (s *simulated) print(b *strings.Builder, p cli.Palette, all bool) error {
 	fmt.Fprintf(b, "%s: %s %s %s as %s: %s\n", printable.Line(s.File), s.Operation, printable.Line(s.Resource), cli.Paint(p.Bold, printable.Line(name)), printable.Line(s.User), s.verdict(p))
 	if s.Error != nil {
 		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "error:"), text.Below("  ", s.Error.Message))
+		if s.files && s.Error.Message == fmt.Sprintf("namespaces %q not found", s.Namespace) {
+			fmt.Fprintf(b, "  %s name a file that has the Namespace with --cluster-files\n", cli.Paint(p.Yellow, "hint:"))
+		}
 	}
 	for _, warning := range s.Warnings {
 		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), text.Below("  ", warning))

@@ -60,6 +60,7 @@ run at all.`,
 			if err != nil {
 				return err
 			}
+			noteWithoutOld(cmd, s, cases)
 			if pattern == "" {
 				extent.paths = paths
 			}
@@ -107,6 +108,19 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 		return nil, fmt.Errorf("--run %s: none of %s has a name that matches", pattern, cli.Count(len(all), "case", "cases"))
 	}
 	return cases, nil
+}
+
+// noteWithoutOld prints to s.Err that cases are updates that no API server asks about.
+func noteWithoutOld(cmd *cobra.Command, s cli.Streams, cases []policytest.Test) {
+	var names []string
+	for i := range cases {
+		if c, ok := cases[i].Admission(); ok && c.Request.Operation == usher.Update && c.Request.OldObject == nil {
+			names = append(names, cases[i].Name)
+		}
+	}
+	if len(names) > 0 {
+		cli.Notef(cmd, s, "warning", "%s without oldObject, which API servers send with every UPDATE: %s", cli.Count(len(names), "UPDATE", "UPDATEs"), cli.Some(names))
+	}
 }
 
 // Roles answers about access by the roles and bindings among objects.
