@@ -33,6 +33,8 @@ const (
 	LeaseReplica = "replica"
 	// ServesAnnotation holds what a replica serves, as a list of words.
 	ServesAnnotation = "usher.dev/serves"
+	// ListensAt begins the word for the address at which a replica listens, on its host.
+	ListensAt = "listens:"
 
 	fieldManager = "usher"
 )
@@ -44,7 +46,9 @@ const (
 	renewEvery = 10 * time.Second
 	// Expiry is how long a replica counts as alive whose Lease is not written. The Lease is deleted after
 	// forgetAfter.
-	Expiry      = 30 * time.Second
+	Expiry = 30 * time.Second
+	// Overdue is how old a Lease is that was to be renewed some seconds ago.
+	Overdue     = renewEvery + 5*time.Second
 	forgetAfter = 10 * time.Minute
 
 	requestTimeout = 10 * time.Second

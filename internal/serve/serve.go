@@ -33,6 +33,7 @@ import (
 	"github.com/usher-dev/usher/internal/observe/recording"
 	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/probe"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve/auditing"
 	"github.com/usher-dev/usher/internal/serve/kinds"
@@ -150,6 +151,9 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.metrics.Limits(s.limitState)
+	if s.cluster != nil {
+		s.cluster.replicas.Serves("address", replicas.ListensAt+s.webhooks.listener.Addr().String())
+	}
 	return nil
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
@@ -16,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/replicas"
 )
 
 type statusFlags struct {
@@ -69,6 +72,8 @@ func Status(s cli.Streams) *cobra.Command {
 			switch {
 			case !r.Protected:
 				return cli.ErrNegative
+			case r.tenant != "":
+				return errors.New("cannot tell whether the cluster is protected: you may read the policies of one namespace")
 			case r.Calls != callsSeen && len(r.Replicas) == 0:
 				return errors.New("cannot tell whether the cluster is protected: see what is not known")
 			}
@@ -112,14 +117,7 @@ type statusReport struct {
 	Problems          []statusProblem `json:"problems"`
 	NamespaceProblems []statusProblem `json:"namespaceProblems"`
 	Unknown           []string        `json:"unknown"`
-	// stale counts the Leases of servers that have ended without deleting them.
-	stale int
-	// noReplica says that it is known that none is ready.
-	noReplica bool
-	// unseen says that it is not known which replicas run, and unread which webhooks are registered.
-	unseen, unread bool
-	// listed says that all kinds of policies could be listed.
-	listed bool
+	reach
 	// warnings are of some policies, the first clusterWarnings of them of those of the cluster.
 	warnings        []lookAt
 	clusterWarnings int
@@ -130,11 +128,35 @@ func (r *statusReport) unanswered() bool {
 	return r.Calls == callsMissing || r.noReplica && r.Calls != callsSeen
 }
 
+// A reach is what could be found out of the cluster.
+type reach struct {
+	// stale counts the Leases of servers that have ended without deleting them.
+	stale int
+	// noReplica says that it is known that none is ready, absent that Usher is not installed, and refuses that API
+	// servers refuse writes now, since they get no answer.
+	noReplica, absent, refuses bool
+	// unseen says that it is not known which replicas run, and unread which webhooks are registered.
+	unseen, unread bool
+	// listed says that all kinds of policies could be listed, and tenant is the namespace of a user who may list those
+	// of namespaces alone, and see no replica; else "".
+	listed bool
+	tenant string
+}
+
+// admits says that API servers admit some requests without an answer.
+func (r *statusReport) admits() bool {
+	return slices.ContainsFunc(r.Webhooks, func(w webhookStatus) bool { return w.FailsOpen })
+}
+
 type replicaStatus struct {
 	Name  string `json:"name"`
 	Ready bool   `json:"ready"`
 	// Failing are the parts that do not work.
 	Failing string `json:"failing,omitempty"`
+	// Silent is why a server outside of the cluster is not ready.
+	Silent string `json:"silent,omitempty"`
+	// lease is that of a server outside of the cluster; else nil.
+	lease *replicas.Peer
 }
 
 type webhookStatus struct {
@@ -208,14 +230,9 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	f.decided(ctx, r)
 	f.running(ctx, set.Kube, r)
 	f.registered(ctx, set, r)
-	r.listed = true
-	all, forbidden, err := policies.FromCluster(cmd, s, set.Policies, "")
+	all, err := f.readable(cmd, s, set, r)
 	if err != nil {
 		return nil, err
-	}
-	for _, kind := range forbidden {
-		r.listed = false
-		r.unknownf("policies: %v", kind.Err)
 	}
 	for i := range all {
 		if err := r.policy(&all[i]); err != nil {
@@ -229,4 +246,25 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	}
 	r.Protected = len(r.Problems) == 0
 	return r, ctx.Err()
+}
+
+// readable returns the policies of a cluster, or those of the namespace of the kubeconfig for its user who may read no
+// more.
+func (f *statusFlags) readable(cmd *cobra.Command, s cli.Streams, set *clients.Set, r *statusReport) ([]api.Policy, error) {
+	all, forbidden, err := policies.FromCluster(cmd, s, set.Policies, "")
+	if r.listed = len(forbidden) == 0; err != nil || r.listed {
+		return all, err
+	}
+	if r.unseen && r.unread {
+		namespace := cluster.NamespaceOf(f.replicas.Kubeconfig, f.replicas.Context)
+		own, left, err := policies.FromCluster(cmd, s, set.Policies, namespace)
+		if err == nil && len(left) < len(forbidden) {
+			r.tenant = namespace
+			r.Unknown = nil
+			r.unknownf("the cluster: an administrator may read which replicas run, what is registered, and the policies of the cluster; 'usher watch -n %s' shows decisions", namespace)
+			return own, nil
+		}
+	}
+	r.unknownf("policies: %s", policies.NoRight(forbidden))
+	return all, nil
 }

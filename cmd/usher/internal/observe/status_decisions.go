@@ -27,6 +27,8 @@ const (
 	mostNotes = 3
 	// decisionsTimeout is how long replicas may take to list decisions.
 	decisionsTimeout = 5 * time.Second
+	// leastRefused is how many requests a policy has refused that is to be looked at for that.
+	leastRefused = 3
 )
 
 // A lookAt is a policy to look at, and the command that says more.
@@ -112,7 +114,13 @@ func (r *statusReport) count(d *recent.Decision, policies map[usher.PolicyRef]*f
 
 // notes says what is to be looked at: the policies that refuse the most, and the slowest ones.
 func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figures) {
-	for _, p := range most(policies, func(one *figures) float64 { return float64(one.refused) }) {
+	refused := func(one *figures) float64 {
+		if one.refused < leastRefused {
+			return 0
+		}
+		return float64(one.refused)
+	}
+	for _, p := range most(policies, refused) {
 		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("refused %d of the last %s", policies[p].refused, cli.Count(r.Decisions.All, "request", "requests")),
 			"usher watch --denied --explain --once --policy " + served.Quote(pathOf(p)) + argsOf(&f.replicas)})
 	}

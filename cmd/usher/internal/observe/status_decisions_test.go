@@ -29,7 +29,7 @@ func TestStatusNamesPolicies(t *testing.T) {
 	}
 	for i := range 9 {
 		decisions = append(decisions, &recent.Decision{Verdict: "deny", Rules: []recent.Rule{
-			rule("shop", fmt.Sprint("p", i), usher.Rejected, false), rule("", "broken", usher.Failed, false),
+			rule("shop", fmt.Sprint("p", i/4), usher.Rejected, false), rule("", "broken", usher.Failed, false),
 			rule("", "ignored", usher.Failed, true), rule("", "tried", usher.WouldDeny, false),
 		}})
 	}
@@ -42,7 +42,7 @@ func TestStatusNamesPolicies(t *testing.T) {
 	want := []string{
 		"ClusterObjectPolicy deny-all: refused 30 of the last 42 requests: " + denied + "ClusterObjectPolicy/deny-all" + at,
 		"ClusterObjectPolicy broken: refused 9 of the last 42 requests: " + denied + "ClusterObjectPolicy/broken" + at,
-		"ObjectPolicy shop/p0: refused 1 of the last 42 requests: " + denied + "ObjectPolicy/shop/p0" + at,
+		"ObjectPolicy shop/p0: refused 4 of the last 42 requests: " + denied + "ObjectPolicy/shop/p0" + at,
 		"ClusterObjectPolicy slow: slow: took up to 250ms, and 20ms or more of 2 of the last 42 requests: " + slow + at,
 		"ObjectPolicy shop/slower: slow: took up to 1s, and 20ms or more of 1 of the last 42 requests: " + slow + at,
 	}

@@ -7,87 +7,27 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/probe"
-	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
-
-// running finds the replicas: pods, or servers outside of the cluster, which only have Leases.
-func (f *statusFlags) running(ctx context.Context, kube kubernetes.Interface, r *statusReport) {
-	pods, err := replica.Pods(ctx, kube, f.replicas.Namespace)
-	if err != nil {
-		r.unknownf("%v", err)
-	}
-	for i := range pods {
-		one := replicaStatus{Name: pods[i].Name, Ready: replica.Ready(&pods[i])}
-		if one.Ready {
-			one.Failing, one.Ready = f.failing(ctx, kube, &pods[i], r)
-		}
-		r.Replicas = append(r.Replicas, one)
-	}
-	if len(pods) == 0 {
-		leases, leasesErr := replicas.New(kube.CoordinationV1(), replicas.Options{Namespace: f.replicas.Namespace}).Peers(ctx)
-		if leasesErr != nil {
-			r.unknownf("%v", leasesErr)
-		}
-		for i := range leases {
-			if time.Since(leases[i].Renewed) > replicas.Expiry {
-				r.stale++
-				continue
-			}
-			r.Replicas = append(r.Replicas, replicaStatus{Name: leases[i].Identity, Ready: true})
-		}
-		if err != nil || leasesErr != nil {
-			r.unseen = len(r.Replicas) == 0
-			return
-		}
-	}
-	r.noReplica = !slices.ContainsFunc(r.Replicas, func(one replicaStatus) bool { return one.Ready })
-}
-
-// failing returns what of a replica does not work, and everybody who reaches it may know. Answers is false if it is
-// certain that it does not answer.
-func (f *statusFlags) failing(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, r *statusReport) (parts string, answers bool) {
-	port := strconv.Itoa(int(replica.Port(pod, "webhooks")))
-	text, err := kube.CoreV1().Pods(pod.Namespace).ProxyGet("https", pod.Name, port, "/readyz", map[string]string{"verbose": ""}).DoRaw(ctx)
-	switch {
-	case err != nil && bytes.Contains(text, []byte("error trying to reach service")):
-		// The API server says so, and not the replica.
-		r.wrongf("replica %s does not answer: %v", pod.Name, err)
-		return "", false
-	case err != nil:
-		r.unknownf("what of replica %s does not work: %v", pod.Name, err)
-		return "", true
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	parts, ok := strings.CutPrefix(first, "failing: ")
-	if !ok {
-		return "", true
-	}
-	r.wrongf("replica %s: failing: %s", pod.Name, parts)
-	return printable.Line(parts), true
-}
 
 // registered finds out what is registered, and whether that works.
 func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statusReport) {
@@ -126,6 +66,12 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	}
 	foreign := !slices.ContainsFunc(r.Webhooks, func(w webhookStatus) bool { return w.Name == "validate-policies" })
 	calls := probe.Ask(ctx, probe.Options{Writer: set.Probe, Foreign: foreign && validatingErr == nil, Advice: "docs/install.md says what to look at: Whether API servers call Usher"})
+	r.heard(&calls)
+	if r.absent = calls.State != probe.Called && r.noReplica && len(r.Replicas) == 0 && apierrors.IsNotFound(validatingErr) && apierrors.IsNotFound(mutatingErr); r.absent {
+		r.Calls = callsMissing
+		r.wrongf("Usher is not installed: no replica runs in %s, and no webhook configurations %s exist", f.place(r), f.name)
+		return
+	}
 	f.called(r, calls, refused)
 	for _, err := range []error{mutatingErr, validatingErr} {
 		switch {
@@ -148,6 +94,7 @@ func (f *statusFlags) called(r *statusReport, calls probe.Observation, refused [
 		effect = ": writes of " + some(r.Refused) + " are refused (Fail)"
 		out = "; the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration " + served.Quote(f.name) + " (docs/3am.md: Usher is down)"
 	}
+	r.refuses = len(refused) > 0 && (r.noReplica || calls.Hangs || strings.Contains(calls.Message, "failed calling webhook"))
 	switch calls.State {
 	case probe.Called:
 		r.Calls = callsSeen
@@ -157,10 +104,7 @@ func (f *statusFlags) called(r *statusReport, calls probe.Observation, refused [
 		r.Calls = callsUnknown
 		r.unknownf("whether API servers call Usher: %s", calls.Message)
 	}
-	named := fmt.Sprintf("in namespace %s (name another one with --usher-namespace)", f.replicas.Namespace)
-	if r.stale > 0 {
-		named += "; " + cli.Count(r.stale, "Lease of a server that has ended is", "Leases of servers that have ended are") + " left"
-	}
+	named := "in " + f.place(r)
 	switch {
 	case calls.Hangs:
 		r.wrongf("Usher hangs%s: %s%s", strings.Replace(effect, ":", ", and", 1), calls.Message, out)
@@ -187,6 +131,15 @@ func usualFirst(resources []string) []string {
 	all := slices.Compact(slices.Sorted(slices.Values(resources)))
 	slices.SortStableFunc(all, func(a, b string) int { return rank(a) - rank(b) })
 	return all
+}
+
+// place names where replicas are expected.
+func (f *statusFlags) place(r *statusReport) string {
+	named := fmt.Sprintf("namespace %s (name another one with --usher-namespace)", f.replicas.Namespace)
+	if r.stale > 0 {
+		named += "; " + cli.Count(r.stale, "Lease of a server that has ended is", "Leases of servers that have ended are") + " left"
+	}
+	return named
 }
 
 // some returns the first few of a list, and how many more there are.
@@ -258,14 +211,7 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		r.Policies.FailOpen++
 	}
 	ref := compile.Ref(policy.Object)
-	wrongf := func(format string, args ...any) {
-		to := &r.Problems
-		if ref.Namespace != "" {
-			// Who may write in a namespace does not decide what is said of the cluster.
-			to = &r.NamespaceProblems
-		}
-		*to = append(*to, statusProblem{Policy: &ref, What: printable.Line(fmt.Sprintf(format, args...))})
-	}
+	wrongf := func(format string, args ...any) { r.policyf(&ref, format, args...) }
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	switch {
 	case api.Suspended(policy.Object):
@@ -294,4 +240,18 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		wrongf("unproven: %s", c.Message)
 	}
 	return nil
+}
+
+// policyf adds a problem of a policy.
+func (r *statusReport) policyf(ref *usher.PolicyRef, format string, args ...any) {
+	if r.unanswered() {
+		// That is why, and status is what Usher wrote before.
+		return
+	}
+	to := &r.Problems
+	if ref.Namespace != "" {
+		// Who may write in a namespace does not decide what is said of the cluster.
+		to = &r.NamespaceProblems
+	}
+	*to = append(*to, statusProblem{Policy: ref, What: printable.Line(fmt.Sprintf(format, args...))})
 }

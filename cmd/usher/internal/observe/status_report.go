@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,32 +19,58 @@ const mostProblems = 50
 
 // print prints a report, the answer first.
 func (r *statusReport) print(out io.Writer) error {
-	answer := "the cluster is protected as its policies say"
-	switch {
-	case !r.Protected:
-		answer = "not everything is enforced: " + cli.Count(len(r.Problems), "problem", "problems")
-	case r.Calls != callsSeen && len(r.Replicas) == 0:
-		answer = "it cannot be told whether the cluster is protected"
-	case r.listed && r.Policies.All == 0:
-		answer = "API servers call Usher: no policies yet"
-		if r.Calls != callsSeen {
-			answer = "no policies yet"
-		}
-	}
+	answer := r.answer()
 	if len(r.NamespaceProblems) > 0 {
 		answer += fmt.Sprintf("; policies of namespaces have %s of their own", cli.Count(len(r.NamespaceProblems), "problem", "problems"))
 	}
-	lines := append([]string{answer}, r.rows()...)
+	rows := r.rows()
+	if r.tenant != "" {
+		rows = slices.DeleteFunc(rows, func(row string) bool { return strings.HasSuffix(row, "  "+unknown) })
+	}
+	lines := append([]string{answer}, rows...)
+	lines = append(lines, listed("problem: ", r.Problems)...)
+	var ofNamespaces []string
 	for i := range r.LookAt {
 		l := &r.LookAt[i]
-		lines = append(lines, fmt.Sprintf("look at: %s: %s\n  %s", printable.Line(l.Policy.String()), l.What, l.Run))
+		line := fmt.Sprintf("look at: %s: %s\n  %s", printable.Line(l.Policy.String()), l.What, l.Run)
+		if l.Policy.Namespace != "" {
+			ofNamespaces = append(ofNamespaces, line)
+			continue
+		}
+		lines = append(lines, line)
 	}
-	lines = append(append(lines, listed("problem: ", r.Problems)...), listed("problem of a namespace: ", r.NamespaceProblems)...)
+	lines = append(append(lines, listed("problem of a namespace: ", r.NamespaceProblems)...), ofNamespaces...)
 	for _, what := range r.Unknown {
 		lines = append(lines, "not known: "+what)
 	}
 	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
 	return err
+}
+
+// answer is the answer in one line.
+func (r *statusReport) answer() string {
+	switch {
+	case r.absent:
+		return "nothing is enforced: Usher is not installed"
+	case r.unanswered() && r.refuses && r.admits():
+		return "writes of " + some(r.Refused) + " are refused, others are admitted unchecked: API servers get no answer of Usher"
+	case r.unanswered() && r.refuses:
+		return "writes of " + some(r.Refused) + " are refused: API servers get no answer of Usher"
+	case r.unanswered():
+		return "nothing is enforced: API servers get no answer of Usher"
+	case r.tenant != "":
+		return fmt.Sprintf("as a user of one namespace you see the policies of namespace %s, and not whether the cluster is protected", printable.Line(r.tenant))
+	case !r.Protected:
+		return "not everything is enforced: " + cli.Count(len(r.Problems), "problem", "problems")
+	case r.Calls != callsSeen && len(r.Replicas) == 0:
+		return "it cannot be told whether the cluster is protected"
+	case r.listed && r.Policies.All == 0:
+		if r.Calls != callsSeen {
+			return "no policies yet"
+		}
+		return "API servers call Usher: no policies yet"
+	}
+	return "the cluster is protected as its policies say"
 }
 
 // listed returns a line for each problem, and one for all policies of which the same is said.
@@ -79,17 +106,9 @@ func listed(title string, problems []statusProblem) (lines []string) {
 
 // rows returns what was found out about each part.
 func (r *statusReport) rows() []string {
-	var open []string
-	for _, w := range r.Webhooks {
-		if w.FailsOpen {
-			open = append(open, w.Name)
-		}
-	}
 	calls := map[string]string{callsSeen: "API servers call Usher", callsMissing: "API servers do not call Usher", callsUnknown: unknown}
 	replicas, webhooks := r.running()
-	if len(open) > 0 {
-		webhooks += "; without an answer of Usher, API servers admit the requests of " + strings.Join(open, ", ")
-	}
+	webhooks += r.without()
 	p := &r.Policies
 	counts := fmt.Sprintf("%d of %d enforced, %d failing, %d unproven, %d suspended", p.Enforced, p.All, p.Failing, p.Unproven, p.Suspended)
 	if r.unanswered() {
@@ -130,13 +149,20 @@ func (r *statusReport) rows() []string {
 
 // running returns how many replicas and webhooks there are.
 func (r *statusReport) running() (replicas, webhooks string) {
-	ready := 0
+	ready, silent := 0, []string(nil)
 	for i := range r.Replicas {
-		if r.Replicas[i].Ready {
+		one := &r.Replicas[i]
+		if one.Ready {
 			ready++
+		}
+		if one.Silent != "" {
+			silent = append(silent, printable.Line(one.Name)+" "+one.Silent)
 		}
 	}
 	replicas = fmt.Sprintf("%d of %d ready", ready, len(r.Replicas))
+	if len(silent) > 0 {
+		replicas += " (" + some(silent) + ")"
+	}
 	if r.unseen {
 		replicas = unknown
 	}
@@ -147,4 +173,26 @@ func (r *statusReport) running() (replicas, webhooks string) {
 		webhooks = "at least " + webhooks
 	}
 	return replicas, webhooks
+}
+
+// without says what API servers do without an answer.
+func (r *statusReport) without() string {
+	var open, closed, does []string
+	for _, w := range r.Webhooks {
+		if w.FailsOpen {
+			open = append(open, w.Name)
+		} else {
+			closed = append(closed, w.Name)
+		}
+	}
+	if len(closed) > 0 {
+		does = append(does, "refuse the requests of "+strings.Join(closed, ", ")+" (Fail)")
+	}
+	if len(open) > 0 {
+		does = append(does, "admit those of "+strings.Join(open, ", ")+" (Ignore)")
+	}
+	if len(does) == 0 {
+		return ""
+	}
+	return "; without an answer of Usher, API servers " + strings.Join(does, ", and ")
 }

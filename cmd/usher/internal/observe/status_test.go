@@ -36,6 +36,10 @@ type protectedCluster struct {
 	page string
 	// forbidden is a part of the path of what the user may not do.
 	forbidden string
+	// tenant is a part of the path of what the user may do nevertheless.
+	tenant string
+	// mutates is the failure policy of the mutating webhooks, if it differs.
+	mutates string
 }
 
 const (
@@ -51,6 +55,13 @@ func statusOf(name, more string, conditions ...string) string {
 	return fmt.Sprintf(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":%q,"generation":2},"spec":{%s},"status":{"observedGeneration":2,"conditions":[%s]}}`, name, more, strings.Join(conditions, ","))
 }
 
+// leaseOf is the Lease of a server outside of the cluster.
+func leaseOf(identity string, started, renewed time.Time) string {
+	const layout = "2006-01-02T15:04:05.000000Z"
+	return fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{"usher.dev/serves":"key listens:127.0.0.1:8443"}},"spec":{"holderIdentity":%q,"acquireTime":%q,"renewTime":%q}}`,
+		identity, identity, started.UTC().Format(layout), renewed.UTC().Format(layout))
+}
+
 func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fail := func(code int, reason, message string) {
@@ -60,18 +71,21 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	webhooks := func(names ...string) string {
 		var all []string
 		for i, name := range names {
-			ca := c.ca
+			ca, failurePolicy := c.ca, c.failurePolicy
+			if name == "mutate" && c.mutates != "" {
+				failurePolicy = c.mutates
+			}
 			if i > 0 && c.otherCA != "" {
 				ca = c.otherCA
 			}
-			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"caBundle":%q},"matchConditions":[%s]}`, name, c.failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
+			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"caBundle":%q},"matchConditions":[%s]}`, name, failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
 		}
 		return `{"webhooks":[` + strings.Join(all, ",") + `]}`
 	}
 	switch path := r.URL.Path; {
 	case path == "/version":
 		_, _ = io.WriteString(w, `{}`)
-	case c.forbidden != "" && strings.Contains(path, c.forbidden):
+	case c.forbidden != "" && strings.Contains(path, c.forbidden) && (c.tenant == "" || !strings.Contains(path, c.tenant)):
 		fail(http.StatusForbidden, "Forbidden", `User "jane" cannot do that`)
 	case strings.HasSuffix(path, "/proxy/readyz"):
 		if c.page == "" {
@@ -127,10 +141,10 @@ func TestStatus(t *testing.T) {
 		status int
 		says   []string
 	}{
-		{"all is well", func(*protectedCluster) {}, cli.ExitOK, []string{"the cluster is protected as its policies say\n", "calls          API servers call Usher\n", "replicas       1 of 1 ready\n", "webhooks       3 entries\n", "policies       1 of 1 enforced, 0 failing, 0 unproven, 0 suspended\n", "not known: the last decisions, and which policies refuse or are slow: "}},
+		{"all is well", func(*protectedCluster) {}, cli.ExitOK, []string{"the cluster is protected as its policies say\n", "calls          API servers call Usher\n", "replicas       1 of 1 ready\n", "webhooks       3 entries; without an answer of Usher, API servers refuse the requests of mutate, validate, validate-policies (Fail)\n", "policies       1 of 1 enforced, 0 failing, 0 unproven, 0 suspended\n", "not known: the last decisions, and which policies refuse or are slow: "}},
 		{"nothing is for a namespace", func(c *protectedCluster) {
 			c.conditions = `{"name":"namespaces-with-policies","expression":"!(has(request.namespace) && request.namespace in ['kube-system'])"}`
-		}, cli.ExitOK, []string{"webhooks       3 entries\n                 requests in kube-system are not sent, except for policies: no policy is for it\n"}},
+		}, cli.ExitOK, []string{"webhooks       3 entries; without an answer of Usher, API servers refuse the requests of mutate, validate, validate-policies (Fail)\n                 requests in kube-system are not sent, except for policies: no policy is for it\n"}},
 		{"policies are for some namespaces", func(c *protectedCluster) {
 			c.conditions = `{"name":"namespaces-with-policies","expression":"!has(request.namespace) || request.namespace in ['a', 'b', 'c', 'd', 'e']"}`
 		}, cli.ExitOK, []string{"\n                 requests in all namespaces but a, b, c and 2 more are not sent, except for policies: no policy is for them\n"}},
@@ -138,10 +152,10 @@ func TestStatus(t *testing.T) {
 		{"no replica is ready", func(c *protectedCluster) { c.pods = endingPod }, cli.ExitNegative, []string{"problem: no replica of Usher is ready in namespace usher-system"}},
 		{"an outage", func(c *protectedCluster) { c.pods, c.probe = endingPod, "" }, cli.ExitNegative, []string{
 			"policies       1, none of which Usher enforces now: what their status says is old\n",
-			"not everything is enforced: 1 problem\n", "problem: no replica answers: writes of pods, deployments, services and 2 more are refused (Fail); none is ready in namespace usher-system",
+			"writes of pods, deployments, services and 2 more are refused: API servers get no answer of Usher\n", "problem: no replica answers: writes of pods, deployments, services and 2 more are refused (Fail); none is ready in namespace usher-system",
 		}},
 		{"an outage of what fails open", func(c *protectedCluster) { c.pods, c.probe, c.failurePolicy = endingPod, "", "Ignore" }, cli.ExitNegative, []string{
-			"API servers admit the requests of mutate", "problem: no replica answers; none is ready in namespace usher-system",
+			"nothing is enforced: API servers get no answer of Usher\n", "API servers admit those of mutate", "problem: no replica answers; none is ready in namespace usher-system",
 		}},
 		{"a replica that is said to be ready and does not answer", func(c *protectedCluster) { c.page, c.probe = "", "" }, cli.ExitNegative, []string{
 			"0 of 1 ready", "problem: replica usher-1 does not answer: ", "problem: no replica answers: writes of ",
@@ -158,16 +172,51 @@ func TestStatus(t *testing.T) {
 			c.pods = ""
 			c.leases = fmt.Sprintf(`{"metadata":{"name":"x"},"spec":{"holderIdentity":"host","renewTime":%q}},{"metadata":{"name":"y"},"spec":{"holderIdentity":"before","renewTime":"2020-01-01T00:00:00.000000Z"}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 		}, cli.ExitOK, []string{"1 of 1 ready"}},
+		{"a server outside of the cluster that was killed", func(c *protectedCluster) {
+			c.pods, c.leases = "", leaseOf("host-1", time.Now().Add(-time.Minute), time.Now().Add(-4*time.Second))
+			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": dial tcp 127.0.0.1:8443: connect: connection refused`
+		}, cli.ExitNegative, []string{"0 of 1 ready (host-1 last heard 4s ago, refuses connections)\n", "problem: no replica answers: writes of "}},
+		{"one that was killed, and one in its place", func(c *protectedCluster) {
+			c.pods = ""
+			c.leases = leaseOf("host-1", time.Now().Add(-time.Minute), time.Now().Add(-8*time.Second)) + "," + leaseOf("host-22", time.Now().Add(-2*time.Second), time.Now())
+		}, cli.ExitOK, []string{"1 of 2 ready (host-1 last heard 8s ago, another server runs in its place)\n"}},
+		{"one that does not renew its Lease", func(c *protectedCluster) {
+			c.pods = ""
+			c.leases = leaseOf("host-1", time.Now().Add(-time.Minute), time.Now().Add(-20*time.Second)) + "," + leaseOf("other-22", time.Now().Add(-2*time.Second), time.Now())
+		}, cli.ExitOK, []string{"1 of 2 ready (host-1 last heard 20s ago, does not renew its Lease)\n"}},
+		{"two servers of other hosts", func(c *protectedCluster) {
+			c.pods = ""
+			c.leases = leaseOf("host-1", time.Now().Add(-time.Minute), time.Now().Add(-8*time.Second)) + "," + leaseOf("other-22", time.Now().Add(-2*time.Second), time.Now())
+		}, cli.ExitOK, []string{"2 of 2 ready\n"}},
 		{"a part fails", func(c *protectedCluster) { c.page = "failing: registration\nok\n" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: registration\n"}},
-		{"fails open", func(c *protectedCluster) { c.failurePolicy = "Ignore" }, cli.ExitOK, []string{"3 entries; without an answer of Usher, API servers admit the requests of mutate, validate, validate-policies\n"}},
+		{"fails open", func(c *protectedCluster) { c.failurePolicy = "Ignore" }, cli.ExitOK, []string{"3 entries; without an answer of Usher, API servers admit those of mutate, validate, validate-policies (Ignore)\n"}},
 		{"Usher is not called", func(c *protectedCluster) { c.probe = "" }, cli.ExitNegative, []string{"problem: API servers do not call Usher: a dry run of a policy that does not compile was accepted", "; without an answer writes of pods, deployments, services and 2 more are refused (Fail); the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration usher (docs/3am.md: Usher is down)\n"}},
 		{"Usher hangs", func(c *protectedCluster) { c.probe = hangs }, cli.ExitNegative, []string{
+			"writes of pods, deployments, services and 2 more are refused: API servers get no answer of Usher\n",
 			"problem: Usher hangs, and writes of pods, deployments, services and 2 more are refused (Fail): a dry run got no answer in 5s while the API server answers other requests; ", "; the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration usher (docs/3am.md: Usher is down)\n",
 		}},
 		{"the webhook does not answer", func(c *protectedCluster) {
 			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": x509: certificate signed by unknown authority`
 		}, cli.ExitNegative, []string{"problem: API servers do not call Usher: ", "x509: certificate signed by unknown authority"}},
 		{"nothing is registered", func(c *protectedCluster) { c.unregistered, c.probe = true, "" }, cli.ExitNegative, []string{"problem: not registered: there is no /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/usher", "problem: API servers do not call Usher"}},
+		{"an outage comes before warnings", func(c *protectedCluster) {
+			c.pods, c.probe = endingPod, ""
+			c.policies = strings.Replace(statusOf("p", "", inForce), `"conditions"`, `"problems":[{"severity":"warning","field":"spec","what":"x"}],"conditions"`, 1)
+		}, cli.ExitNegative, []string{"docs/3am.md: Usher is down)\nlook at: ClusterObjectPolicy p: warning: spec: x\n"}},
+		{"after an uninstall", func(c *protectedCluster) {
+			c.unregistered, c.probe, c.pods, c.policies = true, "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"NotCalled","message":"x"}`)
+		}, cli.ExitNegative, []string{
+			"nothing is enforced: Usher is not installed\n",
+			"problem: Usher is not installed: no replica runs in namespace usher-system (name another one with --usher-namespace), and no webhook configurations usher exist\nnot known",
+		}},
+		{"some fail open in an outage", func(c *protectedCluster) { c.pods, c.probe, c.mutates = endingPod, "", "Ignore" }, cli.ExitNegative, []string{
+			"writes of pods, deployments, services and 2 more are refused, others are admitted unchecked: API servers get no answer of Usher\n",
+			"API servers refuse the requests of validate, validate-policies (Fail), and admit those of mutate (Ignore)\n",
+		}},
+		{"a user of one namespace", func(c *protectedCluster) { c.forbidden, c.tenant, c.tenants = "/", "/namespaces/shop/", 1 }, cli.ExitUnusable, []string{
+			"as a user of one namespace you see the policies of namespace shop, and not whether the cluster is protected; policies of namespaces have 1 problem of their own\n  policies ",
+			"problem of a namespace: ObjectPolicy shop/p: not enforced", "\nnot known: the cluster: an administrator may read",
+		}},
 		{"a CA of before", func(c *protectedCluster) { c.otherCA = "x" }, cli.ExitNegative, []string{"problem: the webhook validate-policies trusts another CA than the webhook mutate\n"}},
 		{"no CA", func(c *protectedCluster) { c.ca = "x" }, cli.ExitNegative, []string{"problem: the CA bundle of the webhooks has no certificate that can be read\n"}},
 		{"policies", func(c *protectedCluster) {
@@ -236,7 +285,7 @@ func TestStatus(t *testing.T) {
 			api := httptest.NewServer(c)
 			t.Cleanup(api.Close)
 			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-			text := fmt.Sprintf("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, users: [{name: u, user: {}}]}", api.URL)
+			text := fmt.Sprintf("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, user: u, namespace: shop}}], current-context: c, users: [{name: u, user: {}}]}", api.URL)
 			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
