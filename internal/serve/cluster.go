@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 
 	"golang.org/x/sync/errgroup"
 
@@ -50,6 +51,13 @@ type clusterRuntime struct {
 	failing *failing.Tracker
 	// denials writes Events; nil if it does not.
 	denials *report.Denials
+}
+
+// listensAt tells others where this replica listens.
+func (m *clusterRuntime) listensAt(address net.Addr) {
+	if m != nil {
+		m.replicas.Serves("address", replicas.ListensAt+address.String())
+	}
 }
 
 // newClusterRuntime creates a clusterRuntime. Replicas share the keys, and count counts probes by

@@ -33,7 +33,6 @@ import (
 	"github.com/usher-dev/usher/internal/observe/recording"
 	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/probe"
-	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve/auditing"
 	"github.com/usher-dev/usher/internal/serve/kinds"
@@ -151,9 +150,7 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.metrics.Limits(s.limitState)
-	if s.cluster != nil {
-		s.cluster.replicas.Serves("address", replicas.ListensAt+s.webhooks.listener.Addr().String())
-	}
+	s.cluster.listensAt(s.webhooks.listener.Addr())
 	return nil
 }
 
@@ -291,7 +288,8 @@ func (s *Server) mux() http.Handler {
 	}
 	decide := s.config.tracing.Decider(s.live)
 	shown := probe.Apart(decide, recording.Wrap(recent.Wrap(decide, s.decisions), s.recordings))
-	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(shown, s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
+	traced := trace.Wrap(shown, s.config.Trace, s.live.RulesAt, s.config.Log)
+	decider := s.metrics.Entries(probe.Apart(traced, decisionlog.Wrap(traced, s.config.Log)), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
 	}

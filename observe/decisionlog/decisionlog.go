@@ -8,6 +8,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -73,7 +74,7 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 		attrs = append(attrs, slog.Any("policies", policies))
 	}
 	if refusals := refusals(r, &d); len(refusals) > 0 {
-		attrs = append(attrs, slog.Any("refused", refusals))
+		attrs = append(attrs, slog.Any("refused", list[refusal](refusals)))
 	}
 	if wouldDeny := wouldDeny(d.Findings); len(wouldDeny) > 0 {
 		attrs = append(attrs, slog.Any("wouldDeny", wouldDeny))
@@ -82,7 +83,7 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 		attrs = append(attrs, slog.Any("exemptions", exemptions))
 	}
 	if failed := failures(r, d.Findings); len(failed) > 0 {
-		attrs = append(attrs, slog.Any("failed", failed))
+		attrs = append(attrs, slog.Any("failed", list[failure](failed)))
 	}
 	if err != nil {
 		secret := slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential })
@@ -183,4 +184,9 @@ func failures(r *usher.Request, findings []usher.Finding) []failure {
 		}
 	}
 	return failed
+}
+
+// String implements [fmt.Stringer].
+func (f failure) String() string {
+	return inWords(f.Policy, cmp.Or(f.Part, f.Rule), f.Validation, "", "failed: "+f.Error)
 }

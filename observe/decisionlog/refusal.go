@@ -26,6 +26,18 @@ type refusal struct {
 	Failed bool `json:"failed,omitempty"`
 }
 
+// String implements [fmt.Stringer].
+func (r refusal) String() string {
+	message := r.Message
+	if r.Failed {
+		message = "failed: " + message
+	}
+	if r.PodOf != "" {
+		message += " (pod of " + r.PodOf + ")"
+	}
+	return inWords(r.Policy, r.Rule, r.Validation, r.Field, message)
+}
+
 // refusals returns why a request was denied, the first reasons if there are many; none if it was not.
 func refusals(r *usher.Request, d *usher.Decision) []refusal {
 	if d.Verdict != usher.Deny {

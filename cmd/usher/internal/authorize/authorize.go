@@ -83,6 +83,8 @@ type World struct {
 	Engine   *authzengine.Engine
 	RBAC     *simulate.RBAC
 	warnings []string
+	// rbacUnknown says that there are no roles and bindings to read.
+	rbacUnknown bool
 	// clients is nil if there is no cluster.
 	clients *clients.Set
 }
@@ -227,6 +229,7 @@ func (f *worldFlags) loadRBAC(ctx context.Context, w *World) (simulate.Objects, 
 		return objects, err
 	}
 	if w.clients == nil {
+		w.rbacUnknown = true
 		w.warnings = append(w.warnings, "RBAC is not known: name roles and bindings with --rbac, or a cluster with --kubeconfig")
 		return simulate.Objects{}, nil
 	}

@@ -137,6 +137,7 @@ func (w *World) Explain(ctx context.Context, r *usher.Request) (*canIReport, err
 	report := &canIReport{
 		Request: describeRequest(r), User: r.User, Allowed: answer.Verdict == usher.Allow,
 		Verdict: verdictWord(answer.Verdict), Reason: answer.Reason, HTTP: answer.Status(),
+		RBACUnknown: w.rbacUnknown,
 	}
 	for _, step := range steps {
 		if unusual := step.Stage == "system:masters" || step.Stage == "health paths"; unusual && step.Answer.Verdict == usher.NoOpinion {

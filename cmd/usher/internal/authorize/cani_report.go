@@ -17,11 +17,13 @@ type canIReport struct {
 	User    usher.User `json:"user"`
 	Allowed bool       `json:"allowed"`
 	// Verdict is allow, deny or no opinion; HTTP is the status that the user gets.
-	Verdict string        `json:"verdict"`
-	Stage   string        `json:"stage,omitempty"`
-	Reason  string        `json:"reason,omitempty"`
-	HTTP    int           `json:"http"`
-	Stages  []stageReport `json:"stages"`
+	Verdict string `json:"verdict"`
+	// RBACUnknown says that the answer is by policies alone.
+	RBACUnknown bool          `json:"rbacUnknown,omitempty"`
+	Stage       string        `json:"stage,omitempty"`
+	Reason      string        `json:"reason,omitempty"`
+	HTTP        int           `json:"http"`
+	Stages      []stageReport `json:"stages"`
 	// Passes are similar requests that would not be denied, or that would be allowed.
 	Passes  []string       `json:"passes,omitempty"`
 	Cluster *clusterAnswer `json:"cluster,omitempty"`
@@ -136,6 +138,8 @@ func (r *canIReport) headline(p cli.Palette) string {
 		return cli.Paint(p.Green, "ALLOWED") + " by " + r.Stage + ": " + r.Reason
 	case r.Verdict == string(usher.Deny):
 		return cli.Paint(p.Red, "DENIED") + " by " + r.Stage + ": " + r.Reason
+	case r.RBACUnknown:
+		return cli.Paint(p.Red, "NOT ALLOWED") + " by a policy; whether RBAC allows it is not known (--rbac or --kubeconfig)"
 	case r.Reason != "":
 		return cli.Paint(p.Red, "NOT ALLOWED") + " by anybody: " + strings.ReplaceAll(r.Reason, "\n", "; ")
 	}

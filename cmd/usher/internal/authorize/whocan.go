@@ -47,7 +47,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 			if err != nil {
 				return err
 			}
-			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r)}
+			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r), RBACUnknown: w.rbacUnknown}
 			w.warn(cmd, s)
 			err = output.Report(s.Out, report, func() error { return report.print(s.Out) })
 			if err == nil && !slices.ContainsFunc(report.Who, func(who whoCan) bool { return who.Allowed }) {
@@ -65,6 +65,8 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 type whoReport struct {
 	Request string   `json:"request"`
 	Who     []whoCan `json:"who"`
+	// RBACUnknown says that the answer is by policies alone.
+	RBACUnknown bool `json:"rbacUnknown,omitempty"`
 }
 
 // A whoCan is a subject for which RBAC or a policy allows the request.
@@ -213,6 +215,10 @@ func (w *World) mayDeny(r *usher.Request) []string {
 }
 
 func (r *whoReport) print(out io.Writer) error {
+	if len(r.Who) == 0 && r.RBACUnknown {
+		_, err := fmt.Fprintf(out, "No policy allows anybody to %s; whether RBAC does is not known (--rbac or --kubeconfig).\n", r.Request)
+		return err
+	}
 	if len(r.Who) == 0 {
 		_, err := fmt.Fprintf(out, "Nobody may %s, besides system:masters.\n", r.Request)
 		return err

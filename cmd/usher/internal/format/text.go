@@ -31,7 +31,7 @@ func Text(w io.Writer, r *Report, l Layout) error {
 	t := text{Layout: l}
 	t.groups(r.Results)
 	t.notJudged(r.NotJudged)
-	t.policies(r.Policies)
+	t.policies(r)
 	t.end(r)
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -162,8 +162,8 @@ func (t *text) notJudged(rules []judge.Unjudged) {
 }
 
 // policies prints the counts of each policy with results that are no passes.
-func (t *text) policies(all []Policy) {
-	rows := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool {
+func (t *text) policies(r *Report) {
+	rows := slices.DeleteFunc(slices.Clone(r.Policies), func(p Policy) bool {
 		return p.Summary.Error+p.Summary.Fail+p.Summary.Warn+p.Summary.Skip == 0
 	})
 	if len(rows) < 2 {
@@ -176,7 +176,12 @@ func (t *text) policies(all []Policy) {
 	fmt.Fprintln(table, "ERROR\tFAIL\tWARN\tSKIP\tPASS\t  POLICY")
 	for _, p := range rows {
 		s := p.Summary
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, s.Pass, printable.Line(p.String()))
+		pass := strconv.Itoa(s.Pass)
+		if r.Partial {
+			// A server does not say for which objects a policy has no objection.
+			pass = "-"
+		}
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%s\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, pass, printable.Line(p.String()))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = table.Flush()

@@ -67,9 +67,7 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	foreign := !slices.ContainsFunc(r.Webhooks, func(w webhookStatus) bool { return w.Name == "validate-policies" })
 	calls := probe.Ask(ctx, probe.Options{Writer: set.Probe, Foreign: foreign && validatingErr == nil, Advice: "docs/install.md says what to look at: Whether API servers call Usher"})
 	r.heard(&calls)
-	if r.absent = calls.State != probe.Called && r.noReplica && len(r.Replicas) == 0 && apierrors.IsNotFound(validatingErr) && apierrors.IsNotFound(mutatingErr); r.absent {
-		r.Calls = callsMissing
-		r.wrongf("Usher is not installed: no replica runs in %s, and no webhook configurations %s exist", f.place(r), f.name)
+	if apierrors.IsNotFound(validatingErr) && apierrors.IsNotFound(mutatingErr) && f.isAbsent(r, &calls) {
 		return
 	}
 	f.called(r, calls, refused)
@@ -83,6 +81,16 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 		}
 	}
 	r.trust(bundles)
+}
+
+// isAbsent reports whether Usher is not installed where nothing is registered, which is one problem.
+func (f *statusFlags) isAbsent(r *statusReport, calls *probe.Observation) bool {
+	if calls.State == probe.Called || !r.noReplica || len(r.Replicas) > 0 {
+		return false
+	}
+	r.absent, r.Calls = true, callsMissing
+	r.wrongf("Usher is not installed: no replica runs in %s, and no webhook configurations %s exist", f.place(r), f.name)
+	return true
 }
 
 // called says whether API servers call Usher, and what follows if nothing answers them: writes of the resources in
