@@ -108,7 +108,7 @@ func Select(packs []Pack, names []string) ([]Policy, error) {
 			continue
 		}
 		// Too many policies may have the name of a pack in theirs.
-		pack := suggestion(name, named, "'usher library list' has their names, and list --search TEXT finds policies")
+		pack := suggestion(name, named, "'usher library list' has their names, and list --keyword TEXT finds policies")
 		errs = append(errs, fmt.Errorf("no pack or policy %s: %s", name, suggestion(name, slices.Sorted(maps.Keys(used)), pack)))
 	}
 	if err := errors.Join(errs...); err != nil {

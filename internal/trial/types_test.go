@@ -144,13 +144,13 @@ func TestTypesThatFit(t *testing.T) {
 func TestMutationsThatFit(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ reason, kind, spec string }{
-		{"an apply configuration", "ApplyConfiguration", `Object{metadata: Object.metadata{labels: {"a": "b"}}, spec: Object.spec{hostNetwork: false, priority: 3}}`},
+		{"an apply configuration", "ApplyConfiguration", `Object{metadata: Object.metadata{annotations: {"a": "b"}}, spec: Object.spec{hostNetwork: false, priority: 3}}`},
 		{"elements of a list", "ApplyConfiguration", `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, securityContext: Object.spec.containers.securityContext{privileged: false}, resources: c.resources})}}`},
 		{"an optional field", "ApplyConfiguration", `Object{spec: Object.spec{?nodeName: object.spec.?nodeName}}`},
 		{"a map", "ApplyConfiguration", `Object{metadata: Object.metadata{annotations: object.metadata.labels}}`},
 		{"a list that is merged", "ApplyConfiguration", `Object{metadata: Object.metadata{finalizers: ["a/b"]}, spec: Object.spec{containers: [Object.spec.containers{name: "s", image: "i", env: [Object.spec.containers.env{name: "A", value: "b"}]}]}}`},
 		{"a list that may be absent", "ApplyConfiguration", `Object{spec: Object.spec{?tolerations: optional.none()}}`},
-		{"patches", "JSONPatch", `[JSONPatch{op: "test", path: "/spec/hostNetwork", value: true}, JSONPatch{op: "add", path: "/spec/containers/-", value: object.spec.containers[0]}, JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("a/b"), value: "x"}]`},
+		{"patches", "JSONPatch", `[JSONPatch{op: "test", path: "/spec/hostNetwork", value: true}, JSONPatch{op: "add", path: "/spec/containers/-", value: object.spec.containers[0]}, JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("a/b"), value: "x"}]`},
 		{"a computed path", "JSONPatch", `object.spec.containers.map(c, JSONPatch{op: "remove", path: "/spec/containers/" + string(object.spec.containers.size()) + "/image"})`},
 		{"a key with a slash", "JSONPatch", `[JSONPatch{op: "add", path: "/metadata/annotations/a~1b", value: "x"}, JSONPatch{op: "add", path: "/spec/containers/0/resources/limits/nvidia.com~1gpu", value: "1"}]`},
 		{"a whole object", "JSONPatch", `[JSONPatch{op: "replace", path: "", value: object}]`},

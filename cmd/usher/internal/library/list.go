@@ -46,11 +46,11 @@ func newList(s cli.Streams) *cobra.Command {
 		Use:   "list [PACK|POLICY...]",
 		Short: "List the packs, or the policies of some",
 		Long: `List prints the packs, with the number of their policies, or the policies of packs that
-you name, with the first sentence about each; with --search only those that have the words. With -o name it prints only their names, one per
+you name, with the first sentence about each; with --keyword only those that have the words. With -o name it prints only their names, one per
 line.`,
 		Example: `  usher library list
   usher library list supply-chain networking
-  usher library list --search resources
+  usher library list --keyword resources
   usher library list supply-chain -o name | grep -v image-digests | xargs usher library install
   usher library list -o json`,
 		ValidArgsFunction: flags.Complete,
@@ -81,7 +81,7 @@ line.`,
 		},
 	}
 	flags.Register(cmd)
-	cmd.Flags().StringVar(&search, "search", "", "words that policies have in their name, category, description or messages, as in 'memory limit'")
+	cmd.Flags().StringVar(&search, "keyword", "", "words that policies have in their name, category, description or messages, as in 'memory limit'")
 	output.Register(cmd, "text", "json", "yaml", "name")
 	return cmd
 }
