@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -89,8 +88,6 @@ func editOf(at int, from, to string) Edit {
 	return Edit{Range{at + begin, at + len(from) - end}, to[begin : len(to)-end]}
 }
 
-var inLine = regexp.MustCompile(`^yaml: line (\d+): `)
-
 // meaningOf returns a sum of what the documents of a text mean.
 func meaningOf(text string) ([sha256.Size]byte, error) {
 	documents := manifest.Split([]byte(text))
@@ -118,13 +115,11 @@ func meaningOf(text string) ([sha256.Size]byte, error) {
 
 // reasonOf returns an error of the parser, with the line in the text of a document that begins in a line.
 func reasonOf(err error, begin int) string {
-	reason := err.Error()
-	if m := inLine.FindStringSubmatch(reason); m != nil {
-		if line, err := strconv.Atoi(m[1]); err == nil {
-			return fmt.Sprintf("line %d: %s", begin+line-1, reason[len(m[0]):])
-		}
+	line, reason := manifest.Fault(err)
+	if line == 0 {
+		return reason
 	}
-	return strings.TrimPrefix(reason, "yaml: ")
+	return fmt.Sprintf("line %d: %s", begin+line-1, reason)
 }
 
 // A meaning is the sum of values.

@@ -61,7 +61,7 @@ func TestFormat(t *testing.T) {
 func TestFormatOfWhatIsNotYAML(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a: 1\n---\nb:\n  c: [\nd: 1\n":     "the text is not formatted: line 3: ",
+		"a: 1\n---\nb:\n  c: [\nd: 1\n":     "the text is not formatted: line 4: ",
 		"? a\n:   b\n":                      "",
 		strings.Repeat("# a line\n", 1<<17): "the text has 1179648 bytes, and is not formatted",
 		strings.Repeat("---\n1\n", 110_000): "the text has 660000 bytes, and is not formatted",

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,22 +115,10 @@ func alone(text []byte) bool {
 	return errors.Is(decoder.Decode(&node), io.EOF)
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+): `)
-
-// yamlError extracts the place and the reason of a parser's error, which reads
-//
-// `yaml: line 3: reason`, or `yaml: unmarshal errors:\n line 3: reason`.
+// yamlError returns the place and the reason of a parser's error.
 func yamlError(d document, err error) []found {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if m := yamlLine.FindStringSubmatchIndex(text); m != nil {
-		line, _ = strconv.Atoi(text[m[2]:m[3]])
-		text, _, _ = strings.Cut(text[m[1]:], "\n")
-		if strings.HasPrefix(text, "did not find expected") {
-			// The parser, unlike the scanner, counts from 0.
-			line++
-		}
-	}
+	line, text := manifest.Fault(err)
+	line = max(line, 1)
 	lines := strings.Split(string(d.Text), "\n")
 	if slices.ContainsFunc(lines[min(max(line-2, 0), len(lines)):min(line, len(lines))], quotedBeginning.MatchString) {
 		text += "; a value that begins with a quote ends with the next one: write |- after the colon, and the whole text on a line of its own below"
