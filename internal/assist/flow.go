@@ -1,6 +1,10 @@
 package assist
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/usher-dev/usher/internal/assist/draft"
+)
 
 func blank(line string) bool { return strings.Trim(line, " \t") == "" }
 
@@ -33,7 +37,7 @@ func keyEnd(line string) int {
 	}
 	switch line[at] {
 	case '"', '\'':
-		end := quoted(line[at+1:], line[at])
+		end := draft.Quoted(line[at+1:], line[at])
 		if end < 0 {
 			return -1
 		}
@@ -62,22 +66,6 @@ func endsWord(line string, at int) bool {
 	return at >= len(line) || line[at] == ' ' || line[at] == '\t'
 }
 
-// quoted returns where the rest of a scalar ends, after its closing quote; -1 if that is not in this line.
-func quoted(rest string, quote byte) int {
-	for i := 0; i < len(rest); i++ {
-		switch {
-		case quote == '"' && rest[i] == '\\':
-			i++
-		case rest[i] != quote:
-		case quote == '\'' && i+1 < len(rest) && rest[i+1] == quote:
-			i++
-		default:
-			return i + 1
-		}
-	}
-	return -1
-}
-
 // A flow is a value between brackets that is being read.
 type flow struct {
 	depth int
@@ -89,7 +77,7 @@ type flow struct {
 func (f *flow) read(line string) bool {
 	for i := 0; i < len(line); i++ {
 		if f.quote != 0 {
-			end := quoted(line[i:], f.quote)
+			end := draft.Quoted(line[i:], f.quote)
 			if end < 0 {
 				return false
 			}

@@ -2,6 +2,8 @@ package assist
 
 import (
 	"strings"
+
+	"github.com/usher-dev/usher/internal/assist/draft"
 )
 
 // A layout indents a text of YAML line by line: by two columns a level, with lists in the column of their key. It moves
@@ -160,7 +162,7 @@ func (l *layout) comesBefore(before []level, first level, column int) {
 // placeComments indents comments as what they are in line with: the line that follows, or else what is open.
 func (l *layout) placeComments(following level) {
 	for _, i := range l.comments {
-		column := len(l.lines[i]) - len(strings.TrimLeft(l.lines[i], " "))
+		column := columnOf(l.lines[i])
 		now := 0
 		if column == following.old {
 			now = following.now
@@ -190,13 +192,13 @@ func (l *layout) value(parent level, head, text string, column, now int) {
 	case content[0] == '|' || content[0] == '>':
 		l.block(parent, content)
 	case content[0] == '"' || content[0] == '\'':
-		end, quote := quoted(content[1:], content[0]), content[0]
+		end, quote := draft.Quoted(content[1:], content[0]), content[0]
 		if end < 0 {
 			l.out[first] = head + text
 		}
 		for end < 0 && l.next < len(l.lines) {
 			rest := strings.TrimLeft(l.lines[l.next], " \t")
-			end = quoted(rest, quote)
+			end = draft.Quoted(rest, quote)
 			l.goOn(below, rest)
 		}
 	case content[0] == '{' || content[0] == '[':

@@ -143,16 +143,19 @@ func (p *parser) key() (key string, colon int, ok bool) {
 
 // closing returns where the quotation mark is that ends what the one at the beginning of a text begins; -1 if there
 // is none.
-func closing(text string) int {
-	quote := text[0]
-	for i := 1; i < len(text); i++ {
+func closing(text string) int { return Quoted(text[1:], text[0]) }
+
+// Quoted returns where the rest of a text in quotation marks ends, after the last one; -1 if that is not there.
+func Quoted(rest string, quote byte) int {
+	for i := 0; i < len(rest); i++ {
 		switch {
-		case text[i] == '\\' && quote == '"':
+		case quote == '"' && rest[i] == '\\':
 			i++
-		case text[i] == quote && quote == '\'' && i+1 < len(text) && text[i+1] == quote:
+		case rest[i] != quote:
+		case quote == '\'' && i+1 < len(rest) && rest[i+1] == quote:
 			i++
-		case text[i] == quote:
-			return i
+		default:
+			return i + 1
 		}
 	}
 	return -1
