@@ -145,7 +145,9 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 	// The object may be another one than last time.
 	in.data = nil
 	if len(p.conditions) > 0 {
-		skipping, failure, err := in.activation(p, withAuthorizer|asConditions).match(ctx)
+		a := in.activation(p, withAuthorizer|asConditions)
+		skipping, failure, err := a.match(ctx)
+		a.release()
 		if err != nil {
 			return Mutated{}, err
 		}
