@@ -12,9 +12,6 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// containers are the fields of the spec of a pod that have containers.
-func containers() []string { return []string{"containers", "initContainers", "ephemeralContainers"} }
-
 // podSpec returns the path of the spec of a pod in the object, nil if it has none.
 func (s *state) podSpec() []string {
 	kind := s.request.Kind.GroupKind()
@@ -23,14 +20,7 @@ func (s *state) podSpec() []string {
 		name, _ := s.tree["kind"].(string)
 		kind = schema.FromAPIVersionAndKind(version, name).GroupKind()
 	}
-	if kind == (schema.GroupKind{Kind: "Pod"}) {
-		return []string{"spec"}
-	}
-	workload, ok := podtemplate.Of(kind)
-	if !ok {
-		return nil
-	}
-	return append(slices.Clone(workload.Path), "spec")
+	return podtemplate.Spec(kind)
 }
 
 // lacksContainers returns why an exemption for images is not for the request. It has the containers
@@ -44,7 +34,7 @@ func (j *judging) lacksContainers(images []rule.Pattern) string {
 		return "its images are for pods and workloads"
 	}
 	object, old := j.paths.Clone(), j.oldPaths.Clone()
-	for _, field := range containers() {
+	for _, field := range podtemplate.Containers() {
 		object.Add(append(slices.Clone(at), field)...)
 		old.Add(append(slices.Clone(at), field)...)
 	}
@@ -74,7 +64,7 @@ func withoutContainers(object map[string]any, spec []string, images []rule.Patte
 		return without, removed
 	}
 	without = maps.Clone(object)
-	for _, field := range containers() {
+	for _, field := range podtemplate.Containers() {
 		list, ok := object[field].([]any)
 		if !ok {
 			continue

@@ -19,14 +19,25 @@ func Defaulted(object map[string]any) map[string]any {
 	apiVersion, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	of := schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind()
-	if of == (schema.GroupKind{Kind: "Pod"}) {
-		return replaced(object, []string{"spec"}, pullPolicies)
-	}
-	if w, ok := Of(of); ok {
-		return replaced(object, w.below("spec"), pullPolicies)
+	if path := Spec(of); path != nil {
+		return replaced(object, path, pullPolicies)
 	}
 	return object
 }
+
+// Spec returns the path of the spec of a pod in objects of a kind, which are pods or workloads; nil if they have none.
+func Spec(of schema.GroupKind) []string {
+	if of == (schema.GroupKind{Kind: "Pod"}) {
+		return []string{"spec"}
+	}
+	if w, ok := Of(of); ok {
+		return w.below("spec")
+	}
+	return nil
+}
+
+// Containers are the fields of the spec of a pod that have containers.
+func Containers() []string { return []string{"containers", "initContainers", "ephemeralContainers"} }
 
 // replaced returns a copy of a tree with what by returns of the map at a path, if there is one.
 func replaced(tree map[string]any, path []string, by func(map[string]any) map[string]any) map[string]any {
@@ -45,7 +56,7 @@ func replaced(tree map[string]any, path []string, by func(map[string]any) map[st
 // pullPolicies sets the imagePullPolicy in containers of the spec of a pod.
 func pullPolicies(spec map[string]any) map[string]any {
 	spec = maps.Clone(spec)
-	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
+	for _, list := range Containers() {
 		containers, ok := spec[list].([]any)
 		if !ok {
 			continue
