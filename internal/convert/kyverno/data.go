@@ -31,15 +31,23 @@ type source struct {
 
 // add adds data to the piece, and returns its value.
 func (j source) add(d v1alpha1.DataSource, of expression.Type) expression.Value {
-	name := camel(d.Name)
-	d.Name = name
-	for n := 2; slices.ContainsFunc(j.p.data, func(o v1alpha1.DataSource) bool { return o.Name == d.Name && !reflect.DeepEqual(o, d) }); n++ {
+	d.Name = camel(d.Name)
+	return expression.Named(adding(&j.p.data, d), of).Reading()
+}
+
+// adding adds data under a name that no other data has, and returns the expression that reads it.
+func adding(all *[]v1alpha1.DataSource, d v1alpha1.DataSource) string {
+	name := d.Name
+	for n := 2; ; n++ {
+		at := slices.IndexFunc(*all, func(o v1alpha1.DataSource) bool { return o.Name == d.Name })
+		if at < 0 {
+			*all = append(*all, d)
+		}
+		if at < 0 || reflect.DeepEqual((*all)[at], d) {
+			return "data." + d.Name
+		}
 		d.Name = fmt.Sprintf("%s%d", name, n)
 	}
-	if !slices.ContainsFunc(j.p.data, func(o v1alpha1.DataSource) bool { return o.Name == d.Name }) {
-		j.p.data = append(j.p.data, d)
-	}
-	return expression.Named("data."+d.Name, of).Reading()
 }
 
 // typeOf returns the type of the objects of a kind.

@@ -1,9 +1,6 @@
 package kyverno
 
 import (
-	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -38,17 +35,7 @@ func excluded(c *conversion, s *selection, blocks []syntax.Block, targets [][]ta
 
 // reading returns the value of a list in the data of the policy.
 func (s *selection) reading(name string, of *v1alpha1.DataList) string {
-	d := v1alpha1.DataSource{Name: name, List: of}
-	for n := 2; ; n++ {
-		at := slices.IndexFunc(s.data, func(is v1alpha1.DataSource) bool { return is.Name == d.Name })
-		if at < 0 {
-			s.data = append(s.data, d)
-		}
-		if at < 0 || reflect.DeepEqual(s.data[at], d) {
-			return "data." + d.Name
-		}
-		d.Name = fmt.Sprintf("%s%d", name, n)
-	}
+	return adding(&s.data, v1alpha1.DataSource{Name: name, List: of})
 }
 
 // roles returns a term that holds if the user has one of the roles that a block names, as Kyverno finds them: by all bindings

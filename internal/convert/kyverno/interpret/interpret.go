@@ -98,7 +98,7 @@ func (p *Policy) answer(rule *syntax.Rule, r *Request) (Status, error) {
 	if err := readable(rule); err != nil {
 		return None, err
 	}
-	s := newScope(r, p.of.Namespace)
+	s := newScope(r, &q.user, p.of.Namespace)
 	s.entries = rule.Context
 	v := validation{policy: p, rule: rule, scope: s, asked: q}
 	status, err := v.preconditions(rule.Preconditions)

@@ -55,6 +55,11 @@ var leftOut = []string{
 // LeftOut reports whether Kyverno's default configuration leaves out a kind.
 func LeftOut(kind string) bool { return slices.Contains(leftOut, kind) }
 
+// Unasked reports whether Kyverno's webhooks are not asked about a namespace.
+func Unasked(namespace string) bool {
+	return slices.Contains([]string{"kube-system", "kube-public", "kube-node-lease"}, namespace)
+}
+
 // concerns says that a policy is asked at all: in its namespace, and not about what the configuration leaves out.
 func (p *Policy) concerns(r *Request) bool {
 	gvk := kindOfObject(r.subject())
@@ -69,7 +74,7 @@ func (p *Policy) concerns(r *Request) bool {
 		if gvk.kind == "Namespace" && gvk.group == "" {
 			namespace = metadataText(object, "name")
 		}
-		if slices.Contains([]string{"kube-system", "kube-public", "kube-node-lease"}, namespace) {
+		if Unasked(namespace) {
 			return false
 		}
 	}

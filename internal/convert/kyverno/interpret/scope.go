@@ -25,10 +25,9 @@ type scope struct {
 	evaluator *evaluator
 }
 
-func newScope(r *Request, namespace string) *scope {
+func newScope(r *Request, asking *User, namespace string) *scope {
 	s := &scope{request: r, namespace: namespace, evaluator: &evaluator{left: steps}, deleted: r.Operation == "DELETE"}
 	gvk := kindOfObject(r.subject())
-	asking := r.user()
 	user := asking.Name
 	of := map[string]any{
 		"operation": r.Operation, "kind": map[string]any{"group": gvk.group, "version": gvk.version, "kind": gvk.kind},

@@ -26,24 +26,19 @@ func (g *generator) matched(r *syntax.Rule) {
 	for _, b := range append(append([]syntax.Block{r.Match.Block}, r.Match.Any...), r.Match.All...) {
 		g.block(&b, false)
 	}
-	g.surroundings.add(interpret.User{Name: "a"}, "default", nil)
+	a := &g.surroundings
+	a.users, a.labels = append(a.users, interpret.User{Name: "a"}), append(a.labels, nil)
+	if !slices.Contains(a.namespaces, "default") {
+		a.namespaces = append(a.namespaces, "default")
+	}
 	if r.Exclude != nil {
 		for _, b := range append(append([]syntax.Block{r.Exclude.Block}, r.Exclude.Any...), r.Exclude.All...) {
 			g.block(&b, true)
 		}
 	}
-}
-
-func (a *surroundings) add(u interpret.User, namespace string, labels map[string]string) {
-	if len(a.users) < mostAround {
-		a.users = append(a.users, u)
-	}
-	if len(a.namespaces) < mostAround && !slices.Contains(a.namespaces, namespace) {
-		a.namespaces = append(a.namespaces, namespace)
-	}
-	if len(a.labels) < mostAround {
-		a.labels = append(a.labels, labels)
-	}
+	a.users = a.users[:min(len(a.users), mostAround)]
+	a.namespaces = a.namespaces[:min(len(a.namespaces), mostAround)]
+	a.labels = a.labels[:min(len(a.labels), mostAround)]
 }
 
 // fitting returns a text that fits a pattern.
@@ -74,15 +69,14 @@ func (g *generator) block(b *syntax.Block, excluded bool) {
 	}
 	a := &g.surroundings
 	for _, namespace := range r.Namespaces {
-		if name := fitting(namespace); len(a.namespaces) < mostAround && !slices.Contains(a.namespaces, name) {
+		if name := fitting(namespace); !slices.Contains(a.namespaces, name) {
 			a.namespaces = append(a.namespaces, name)
 		}
 	}
-	if r.NamespaceSelector != nil && len(a.labels) < mostAround {
+	if r.NamespaceSelector != nil {
 		a.labels = append(a.labels, selected(r.NamespaceSelector))
 	}
 	a.users = append(a.users, usersOf(b)...)
-	a.users = a.users[:min(len(a.users), mostAround)]
 }
 
 // selected returns labels that a selector selects, or might.
