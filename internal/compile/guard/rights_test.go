@@ -248,16 +248,7 @@ func TestClusterScopedResourcesAreNotForANamespace(t *testing.T) {
 		{"example.com", "widgets", "a policy that acts on widgets.example.com needs permission to create and update widgets.example.com in shop, which ann does not have " +
 			"(if its objects are in no namespace, no right helps: a policy of a namespace never sees these, a ClusterObjectPolicy does; otherwise name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace)"},
 	} {
-		var p usherv1alpha1.ObjectPolicy
-		text := fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [%s]}]}, podTemplates: "Off", validations: [{expression: 'true'}]}`, test.groups, test.resources)
-		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
-			t.Fatal(err)
-		}
-		p.Name, p.Namespace = "p", "shop"
-		rights, err := guard.RightsOf(t.Context(), usher.User{Name: "ann"}, compile.Policy(api.Policy{Object: &p}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rights := rightsOf(t, "CREATE, UPDATE", test.groups, test.resources)
 		why, err := rights.Missing(t.Context(), func(_ context.Context, r *usher.Request) (bool, error) { return r.Resource.Resource == "pods", nil })
 		if err != nil || why != test.refused {
 			t.Errorf("%s: %q, %v, want %q", test.resources, why, err, test.refused)
@@ -281,16 +272,7 @@ func TestRightsOfCrossProducts(t *testing.T) {
 		{"all groups", `"*"`, "deployments", []string{"create deployments.* in shop"}},
 		{"all resources", `"", apps`, `"*"`, []string{"create * in shop", "create *.apps in shop"}},
 	} {
-		var p usherv1alpha1.ObjectPolicy
-		text := fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [CREATE], resources: [%s]}]}, podTemplates: "Off", validations: [{expression: 'true'}]}`, test.groups, test.resources)
-		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
-			t.Fatal(err)
-		}
-		p.Name, p.Namespace = "p", "shop"
-		rights, err := guard.RightsOf(t.Context(), usher.User{Name: "ann"}, compile.Policy(api.Policy{Object: &p}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rights := rightsOf(t, "CREATE", test.groups, test.resources)
 		var got []string
 		for _, right := range rights {
 			got = append(got, question(right.Ask))
@@ -299,4 +281,20 @@ func TestRightsOfCrossProducts(t *testing.T) {
 			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
 		}
 	}
+}
+
+// rightsOf returns what ann needs to write a policy of the namespace shop that is for operations on resources.
+func rightsOf(t *testing.T, operations, groups, resources string) guard.Rights {
+	t.Helper()
+	var p usherv1alpha1.ObjectPolicy
+	text := fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [%s], resources: [%s]}]}, podTemplates: "Off", validations: [{expression: 'true'}]}`, groups, operations, resources)
+	if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
+		t.Fatal(err)
+	}
+	p.Name, p.Namespace = "p", "shop"
+	rights, err := guard.RightsOf(t.Context(), usher.User{Name: "ann"}, compile.Policy(api.Policy{Object: &p}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rights
 }

@@ -28,14 +28,7 @@ import (
 // TestInstallStops has API servers refuse to read or to write any policy: that is said once.
 func TestInstallStops(t *testing.T) {
 	t.Parallel()
-	packs, err := library.Packs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	chosen, err := library.Select(packs, []string{"networking"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	packs, chosen := chosenOf(t, "networking")
 	resource := v1alpha1.GroupVersion.WithResource("clusterobjectpolicies").GroupResource()
 	for _, row := range []struct {
 		reason, verb string
@@ -64,14 +57,7 @@ func TestInstallStops(t *testing.T) {
 // TestInstallInCluster is about what is sent to API servers.
 func TestInstallInCluster(t *testing.T) {
 	t.Parallel()
-	packs, err := library.Packs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	chosen, err := library.Select(packs, []string{"service-types"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	packs, chosen := chosenOf(t, "service-types")
 	installed := func(old, changed string) *unstructured.Unstructured {
 		manifest, err := chosen[0].Manifest(library.Settings{})
 		if err != nil {
@@ -189,14 +175,7 @@ func TestInstallInCluster(t *testing.T) {
 // TestInstallInNamespace: policies of a namespace are written there, and only there.
 func TestInstallInNamespace(t *testing.T) {
 	t.Parallel()
-	packs, err := library.Packs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	chosen, err := library.Select(packs, []string{"service-types"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	packs, chosen := chosenOf(t, "service-types")
 	of := v1alpha1.GroupVersion.WithResource("objectpolicies")
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{of: "ObjectPolicyList"})
 	var out, says bytes.Buffer
@@ -252,4 +231,18 @@ func TestInstallWarnsOfLockout(t *testing.T) {
 			t.Errorf("%+v: before the policy was written, printed %q", row, before.String())
 		}
 	}
+}
+
+// chosenOf returns the policies of a pack, or one policy, and all packs.
+func chosenOf(t *testing.T, name string) (packs []library.Pack, chosen []library.Policy) {
+	t.Helper()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen, err = library.Select(packs, []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packs, chosen
 }

@@ -25,14 +25,7 @@ import (
 // TestInstallBesideOthers has others write a policy between reading it and writing it.
 func TestInstallBesideOthers(t *testing.T) {
 	t.Parallel()
-	packs, err := library.Packs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	chosen, err := library.Select(packs, []string{"service-types"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	packs, chosen := chosenOf(t, "service-types")
 	resource := v1alpha1.GroupVersion.WithResource("clusterobjectpolicies")
 	stored := func(t *testing.T) *unstructured.Unstructured {
 		t.Helper()
