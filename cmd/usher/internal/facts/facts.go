@@ -101,7 +101,7 @@ func (f *Flags) Kinds(others ...map[string]any) (*kind.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kind.Recorded().With(defined), nil
+	return recorded().With(defined), nil
 }
 
 // From returns a resolver of all facts: objects, HTTP services, and what users may do.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -15,6 +16,9 @@ import (
 	"github.com/usher-dev/usher/internal/kind"
 )
 
+// recorded are the kinds of Kubernetes. Their recording is read once: facts are read for each decision.
+var recorded = sync.OnceValue(kind.Recorded)
+
 // Know says that the objects of the input exist, beside those of --facts, which count where both have one of a
 // name: they are what somebody says a cluster has. Objects whose names API servers make are left out. Those of
 // namespaced kinds are in a namespace if they name none. What users may do still follows from --facts alone.
@@ -23,7 +27,6 @@ func Know(input []map[string]any, namespace string, stores ...*Store) {
 	if len(stores) == 0 {
 		return
 	}
-	var kinds *kind.Set
 	var known []map[string]any
 	names := map[result.Identity]bool{}
 	for _, tree := range input {
@@ -32,11 +35,8 @@ func Know(input []map[string]any, namespace string, stores ...*Store) {
 			continue
 		}
 		if of.Namespace == "" && namespace != "" {
-			if kinds == nil {
-				kinds = kind.Recorded()
-			}
-			if namespaced(of, kinds) {
-				of.Namespace, tree = namespace, placed(tree, namespace)
+			if !recorded().ClusterScoped(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)) {
+				of.Namespace, tree = namespace, within(tree, namespace)
 			}
 		}
 		known = append(known, tree)
@@ -52,14 +52,6 @@ func Know(input []map[string]any, namespace string, stores ...*Store) {
 	}
 }
 
-// namespaced reports whether a kind of Kubernetes is namespaced. Kinds that are not known are.
-func namespaced(of result.Identity, kinds *kind.Set) bool {
-	for _, served := range kinds.Serving(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)) {
-		return served.Namespaced
-	}
-	return true
-}
-
 // place returns objects in the namespace, as far as they name none and their kind is known to be in namespaces.
 func (f *Flags) place(trees []map[string]any) ([]map[string]any, error) {
 	if f.Namespace == "" {
@@ -69,19 +61,25 @@ func (f *Flags) place(trees []map[string]any) ([]map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := kind.Recorded().With(defined)
+	kinds := recorded().With(defined)
 	for i, tree := range trees {
-		of := result.IdentityOf(tree)
-		served := kinds.Serving(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind))
-		if of.Name != "" && of.Namespace == "" && len(served) > 0 && served[0].Namespaced {
-			trees[i] = placed(tree, f.Namespace)
-		}
+		trees[i] = placed(tree, f.Namespace, kinds)
 	}
 	return trees, nil
 }
 
-// placed returns an object in a namespace.
-func placed(tree map[string]any, namespace string) map[string]any {
+// placed returns an object in the namespace if it names none and its kind is known to be in namespaces.
+func placed(tree map[string]any, namespace string, kinds *kind.Set) map[string]any {
+	of := result.IdentityOf(tree)
+	gvk := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)
+	if of.Name == "" || of.Namespace != "" || !kinds.Has(gvk) || kinds.ClusterScoped(gvk) {
+		return tree
+	}
+	return within(tree, namespace)
+}
+
+// within returns an object in a namespace.
+func within(tree map[string]any, namespace string) map[string]any {
 	metadata, _ := tree["metadata"].(map[string]any)
 	metadata, tree = maps.Clone(metadata), maps.Clone(tree)
 	metadata["namespace"], tree["metadata"] = namespace, metadata
@@ -93,14 +91,7 @@ func placed(tree map[string]any, namespace string) map[string]any {
 func inNamespace(found any, namespace string) any {
 	switch found := found.(type) {
 	case map[string]any:
-		of := result.IdentityOf(found)
-		if of.Namespace != "" || of.Name == "" {
-			return found
-		}
-		kinds := kind.Recorded()
-		if len(kinds.Serving(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind))) > 0 && namespaced(of, kinds) {
-			return placed(found, namespace)
-		}
+		return placed(found, namespace, recorded())
 	case []any:
 		all := slices.Clone(found)
 		for i := range all {
