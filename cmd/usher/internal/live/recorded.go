@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/observe/recording"
@@ -84,7 +85,7 @@ func readRecording(ctx context.Context, r *replica.Replica, in *RequestRef) (*re
 	return got, nil
 }
 
-// fill puts a recording into the state. It is false if the recording has no object.
+// fill puts a recording into the state. It is false if the recording lacks the object that is decided.
 func (o *Opened) fill(r *recording.Recording) (bool, error) {
 	s := &o.State
 	for _, text := range r.Lacks {
@@ -98,7 +99,14 @@ func (o *Opened) fill(r *recording.Recording) (bool, error) {
 		return false, err
 	}
 	s.User.Name, s.User.Groups, s.Operation, s.Subresource, s.Namespace, s.DryRun = r.User, r.Groups, r.Operation, r.Subresource, r.Namespace, r.DryRun
-	return s.Object+s.OldObject != "", nil
+	decided := s.Object
+	if usher.Operation(s.Operation) == usher.Delete {
+		decided = s.OldObject
+	}
+	if decided == "" {
+		s.Object, s.OldObject = "", ""
+	}
+	return decided != "", nil
 }
 
 // manifestOf returns an object as it was sent, without what nobody writes; empty for none.

@@ -3,6 +3,7 @@ package live_test
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/live"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/observe/recording"
 )
 
 // TestOpenRecorded: a request that was refused is opened as it came, by users who may read recordings of its namespace.
@@ -62,5 +64,40 @@ func TestOpenRecorded(t *testing.T) {
 	in.Object = &result.Identity{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}
 	if got := ask[live.Opened](admin, "live/open", in, http.StatusOK); got.State.Object == "" || len(got.Lacks) != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestOpenRecordedInPart: a recording without the object that is decided is none, whatever else it has; the object is then
+// as it is now. Without the old object it is one.
+func TestOpenRecordedInPart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, everything()...)
+	small := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","labels":{"sent":"small"}}}`
+	large := strings.Replace(small, "small", strings.Repeat("x", recording.LargestObject), 1)
+	p := r.open("admin")
+	for i, row := range []struct {
+		operation   usher.Operation
+		object, old string
+		recorded    bool
+	}{
+		{usher.Update, large, small, false}, {usher.Update, small, large, true}, {usher.Update, small, small, true},
+		{usher.Delete, "", small, true}, {usher.Delete, "", large, false}, {usher.Create, large, "", false},
+	} {
+		request := &usher.Request{
+			UID: strconv.Itoa(i), Phase: usher.Validate, Operation: row.operation, Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "shop", Name: "web", Trusted: true, User: usher.User{Name: "jane"},
+		}
+		if row.object != "" {
+			request.Object = usher.RawObject([]byte(row.object))
+		}
+		if row.old != "" {
+			request.OldObject = usher.RawObject([]byte(row.old))
+		}
+		r.recordings.Add(request)
+		s := ask[live.Opened](p, "live/open", live.Opening{
+			Object: &result.Identity{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}, Operation: string(row.operation), Request: &live.RequestRef{UID: request.UID, Namespace: "shop"},
+		}, http.StatusOK).State
+		if recorded := strings.Contains(s.Object+s.OldObject, "sent: small"); recorded != row.recorded || (s.Object == "") != (row.operation == usher.Delete) {
+			t.Errorf("%d, %s: the object is %q, and was %q", i, row.operation, s.Object, s.OldObject)
+		}
 	}
 }
