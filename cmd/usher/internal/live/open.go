@@ -298,7 +298,8 @@ func (l *Live) object(ctx context.Context, in *Opening, o *Opened) error {
 func (l *Live) gather(ctx context.Context, o *Opened) error {
 	s := &o.State
 	g, err := l.attempts.Gather(ctx, &try.Attempt{
-		Policies: s.Policies, Object: s.Object, OldObject: s.OldObject, Operation: s.Operation, Subresource: s.Subresource, User: usher.User{Name: s.User.Name, Groups: s.User.Groups},
+		Policies: s.Policies, Object: s.Object, OldObject: s.OldObject, User: usher.User{Name: s.User.Name, Groups: s.User.Groups},
+		Operation: s.Operation, Resource: s.Resource, Subresource: s.Subresource, Namespace: s.Namespace, Name: s.Name, DryRun: s.DryRun,
 	}, fact.Resolvers{fact.Objects: l.facts})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

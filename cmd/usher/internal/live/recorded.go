@@ -98,7 +98,8 @@ func (o *Opened) fill(r *recording.Recording) (bool, error) {
 	if s.OldObject, err = manifestOf(r.OldObject); err != nil {
 		return false, err
 	}
-	s.User.Name, s.User.Groups, s.Operation, s.Subresource, s.Namespace, s.DryRun = r.User, r.Groups, r.Operation, r.Subresource, r.Namespace, r.DryRun
+	s.User.Name, s.User.Groups, s.DryRun = r.User, r.Groups, r.DryRun
+	s.Operation, s.Subresource, s.Namespace, s.Name = r.Operation, r.Subresource, r.Namespace, r.Name
 	decided := s.Object
 	if usher.Operation(s.Operation) == usher.Delete {
 		decided = s.OldObject

@@ -101,3 +101,32 @@ func TestOpenRecordedInPart(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenRecordedRequest: policies read of the cluster what they read for the request that was recorded, of which the object
+// does not tell the name or the namespace.
+func TestOpenRecordedRequest(t *testing.T) {
+	t.Parallel()
+	const execs = `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: execs}
+spec:
+  matchConditions: [{name: tried, expression: "request.name == 'web' && request.dryRun"}]
+  matchConstraints:
+    namespaceSelector: {matchLabels: {env: prod}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CONNECT], resources: [pods/exec]}]
+  data: [{name: teams, object: {apiVersion: v1, kind: ConfigMap, namespace: shop, name: teams}}]
+  validations: [{expression: "'blue' in data.teams.data"}]
+`
+	r := newRig(t, append(everything(), execs)...)
+	r.recordings.Add(&usher.Request{
+		UID: "exec", Phase: usher.Validate, Operation: usher.Connect, Kind: schema.GroupVersionKind{Version: "v1", Kind: "PodExecOptions"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Subresource: "exec",
+		Namespace: "shop", Name: "web", DryRun: true, Trusted: true, User: usher.User{Name: "jane"}, Object: usher.RawObject([]byte(`{"apiVersion":"v1","kind":"PodExecOptions","command":["sh"]}`)),
+	})
+	got := ask[live.Opened](r.open("admin"), "live/open", live.Opening{
+		Policies: []live.Ref{{Kind: "ClusterObjectPolicy", Name: "execs"}}, Operation: "CONNECT", Request: &live.RequestRef{UID: "exec", Namespace: "shop"},
+	}, http.StatusOK)
+	if s := got.State; s.Name != "web" || s.Namespace != "shop" || !s.DryRun || !strings.Contains(s.Facts, "kind: Namespace") || !strings.Contains(s.Facts, "name: teams") {
+		t.Errorf("%+v, it lacks %q", s, got.Lacks)
+	}
+}
