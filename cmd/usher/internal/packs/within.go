@@ -12,6 +12,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
 )
 
@@ -67,17 +68,32 @@ func onlyOfCluster(p *library.Policy, settings library.Settings) (string, error)
 	case p.Spec.NamespaceExemptions != "":
 		return "namespaceExemptions is for policies of the cluster", nil
 	}
-	policies, err := Decode([]library.Policy{*p}, []library.Settings{settings})
+	within, err := problemsOf(p, settings)
+	if err != nil || len(within) == 0 {
+		return "", err
+	}
+	settings.Within = ""
+	ofCluster, err := problemsOf(p, settings)
 	if err != nil {
 		return "", err
 	}
-	for i := range policies {
-		// All that the policy of the cluster does not have comes from the namespace.
-		if problems := compile.Policy(policies[i]).Problems; len(problems) > 0 {
-			return problems[0].What, nil
+	for i := range within {
+		same := func(other rule.Problem) bool { return other.Field == within[i].Field && other.What == within[i].What }
+		if !slices.ContainsFunc(ofCluster, same) {
+			return within[i].What, nil
 		}
 	}
 	return "", nil
+}
+
+// problemsOf returns what is wrong with a policy that has settings.
+func problemsOf(p *library.Policy, settings library.Settings) ([]rule.Problem, error) {
+	policies, err := Decode([]library.Policy{*p}, []library.Settings{settings})
+	var all []rule.Problem
+	for i := range policies {
+		all = append(all, compile.Policy(policies[i]).Problems...)
+	}
+	return all, err
 }
 
 // outsideNamespaces returns why the rules may be for objects that are in no namespace; empty if they are not.
