@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -30,7 +31,7 @@ func (f *Flags) checkNamespaces(found []library.Policy, settings []library.Setti
 	for i := range found {
 		within, outside := scopes(&found[i])
 		if !within {
-			return fmt.Errorf("--namespace: policy %s is only for objects that are in no namespace: install it by itself", found[i].Name)
+			return fmt.Errorf("--namespaces: policy %s is only for objects that are in no namespace: install it by itself", found[i].Name)
 		}
 		settings[i].Namespaced = outside
 	}
@@ -47,20 +48,31 @@ func scopes(p *library.Policy) (within, outside bool) {
 			continue
 		}
 		for _, resource := range rule.Resources {
-			name, _, _ := strings.Cut(resource, "/")
-			known := false
-			for r := range kind.Recorded().Resources() {
-				if name != "*" && r.Name != name || !slices.Contains(rule.APIGroups, "*") && !slices.Contains(rule.APIGroups, r.Under()) {
-					continue
-				}
-				known = true
+			_, known := recordedAs(resource, rule.APIGroups)
+			for _, r := range known {
 				inside := r.Namespaced || r.Under() == "" && r.Name == "namespaces"
 				within, outside = within || inside, outside || !inside
 			}
-			if !known {
+			if len(known) == 0 {
 				within, outside = true, true
 			}
 		}
 	}
 	return within, outside
+}
+
+// recordedKinds are those of Kubernetes.
+var recordedKinds = sync.OnceValue(kind.Recorded)
+
+// recordedAs returns the resources of Kubernetes that a rule is for under a name, which is also returned without what
+// names a subresource; none for what is not recorded.
+func recordedAs(resource string, groups []string) (string, []*kind.Resource) {
+	name, _, _ := strings.Cut(resource, "/")
+	var found []*kind.Resource
+	for r := range recordedKinds().Resources() {
+		if (name == "*" || r.Name == name) && (slices.Contains(groups, "*") || slices.Contains(groups, r.Under())) {
+			found = append(found, r)
+		}
+	}
+	return name, found
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/usher-dev/usher/internal/compile"
-	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
 )
@@ -103,19 +102,14 @@ func outsideNamespaces(rules []admissionv1.NamedRuleWithOperations) string {
 			continue
 		}
 		for _, resource := range rules[i].Resources {
-			name, _, _ := strings.Cut(resource, "/")
-			known := false
-			for r := range kind.Recorded().Resources() {
-				if name != "*" && r.Name != name || !slices.Contains(rules[i].APIGroups, "*") && !slices.Contains(rules[i].APIGroups, r.Under()) {
-					continue
-				}
+			name, known := recordedAs(resource, rules[i].APIGroups)
+			if len(known) == 0 {
+				return "whether " + name + " are in a namespace is not known"
+			}
+			for _, r := range known {
 				if !r.Namespaced {
 					return "it is also for " + r.Name + ", which are in no namespace"
 				}
-				known = true
-			}
-			if !known {
-				return "whether " + name + " are in a namespace is not known"
 			}
 		}
 	}
