@@ -175,11 +175,7 @@ func (r *statusReport) warned(ref usher.PolicyRef, problems []v1alpha1.PolicyPro
 	r.Policies.Warned++
 	p := &problems[i]
 	what := strings.TrimPrefix(p.Field+": "+p.What, ": ")
-	name := served.Quote(strings.ToLower(ref.Kind) + "/" + ref.Name)
-	if ref.Namespace != "" {
-		name += " -n " + served.Quote(ref.Namespace)
-	}
-	note := lookAt{ref, printable.Line("warning: " + what), "kubectl get " + name + " -o jsonpath='{.status.problems}'"}
+	note := lookAt{ref, printable.Line("warning: " + what), "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o jsonpath='{.status.problems}'"}
 	if ref.Namespace == "" {
 		r.warnings = slices.Insert(r.warnings, r.clusterWarnings, note)
 		r.clusterWarnings++

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -51,10 +50,7 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 		}
 		ref := compile.Ref(object)
 		what := fmt.Sprintf("exempts %s %s until %s: %s (owner: %s)", exempted(spec, ref.Namespace), from, spec.ExpiresAt.UTC().Format(time.RFC3339), spec.Reason, spec.Owner)
-		run := "kubectl get " + served.Quote(strings.ToLower(ref.Kind)+"/"+ref.Name) + " -o yaml"
-		if ref.Namespace != "" {
-			run += " -n " + served.Quote(ref.Namespace)
-		}
+		run := "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o yaml"
 		all = append(all, exemption{lookAt{ref, printable.Line(what), run}, spec.ExpiresAt.Time})
 	}
 	slices.SortStableFunc(all, func(a, b exemption) int {

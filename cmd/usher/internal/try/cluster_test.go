@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -184,12 +185,16 @@ func TestAllowedByWhatIsRead(t *testing.T) {
 func TestDeniedPods(t *testing.T) {
 	t.Parallel()
 	dir, config := t.TempDir(), tenantCluster(t)
-	for podTemplates, reason := range map[string]string{"": "its pods are denied", "podTemplates: Warn, ": "a warning"} {
+	for _, row := range []struct{ podTemplates, name, command, reason string }{
+		{"", "evil", "deployment/evil -n shop", "its pods are denied"},
+		{"podTemplates: Warn, ", "evil", "deployment/evil -n shop", "a warning"},
+		{"", "$(id); it's\x1b[2J", `'deployment/$(id); it'\''s\x1b[2J' -n shop`, "a name that shells would run"},
+	} {
 		files := map[string]string{
-			"policy.yaml": `{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: registries, namespace: shop}, spec: {` + podTemplates + `
+			"policy.yaml": `{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: registries, namespace: shop}, spec: {` + row.podTemplates + `
 				matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]},
 				validations: [{expression: "false", message: "no pods"}]}}`,
-			"evil.yaml": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: evil, namespace: shop}, spec: {selector: {matchLabels: {app: x}},
+			"evil.yaml": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: ` + strconv.Quote(row.name) + `, namespace: shop}, spec: {selector: {matchLabels: {app: x}},
 				template: {metadata: {labels: {app: x}}, spec: {containers: [{name: a, image: a}]}}}}`,
 		}
 		for name, text := range files {
@@ -198,9 +203,9 @@ func TestDeniedPods(t *testing.T) {
 			}
 		}
 		out, stderr, _ := executed(t, []string{"decide", "-p", filepath.Join(dir, "policy.yaml"), "-f", filepath.Join(dir, "evil.yaml"), "-n", "shop", "--from-cluster", "--kubeconfig", config})
-		const want = "hint: its pods are refused by ObjectPolicy shop/registries: usher exempt --from-cluster deployment/evil -n shop --reason … --owner … exempts them\n"
+		want := "hint: its pods are refused by ObjectPolicy shop/registries: usher exempt --from-cluster " + row.command + " --reason WHY --owner WHO exempts them\n"
 		if !strings.Contains(out, want) || strings.Contains(out, "no policy that you may read refuses it") {
-			t.Errorf("%s: want %q:\n%s%s", reason, want, out, stderr)
+			t.Errorf("%s: want %q:\n%s%s", row.reason, want, out, stderr)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 		return err
 	}
 	if command := j.exemption(); command != "" {
-		fmt.Fprintf(b, "  %s its pods are refused by %s: %s exempts them\n", cli.Paint(p.Yellow, "hint:"), printable.Line(nameAll(j.refusing())), printable.Line(command))
+		fmt.Fprintf(b, "  %s its pods are refused by %s: %s exempts them\n", cli.Paint(p.Yellow, "hint:"), printable.Line(nameAll(j.refusing())), command)
 	}
 	return nil
 }

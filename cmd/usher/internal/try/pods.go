@@ -16,6 +16,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -126,11 +127,7 @@ func (j *Judgement) exemption() string {
 	if !j.podsDenied() || len(j.LeftOut) == 0 || len(refusing) == 0 || slices.ContainsFunc(refusing, foreign) {
 		return ""
 	}
-	command := "usher exempt --from-cluster " + strings.ToLower(j.Name.Kind) + "/" + j.Name.Name
-	if j.Name.Namespace != "" {
-		command += " -n " + j.Name.Namespace
-	}
-	return command + " --reason … --owner …"
+	return served.Exempt(j.Name.Kind, j.Name.Namespace, j.Name.Name, "")
 }
 
 // nameAll names policies.
