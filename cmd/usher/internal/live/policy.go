@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
@@ -293,11 +294,11 @@ func commandsOf(s *stored) []Command {
 	if !s.kind.Foreign {
 		all = append(all, suspending(s, kind, at))
 	}
+	all = append(all, Command{"see its decisions", "usher watch --policy " + served.Policy(usher.PolicyRef(ref)) + " --since 1h"})
 	if s.kind.Authorizes {
-		return append(all, Command{"see its decisions", "usher watch --policy " + served.Quote(s.kind.Kind+"/"+slashed(ref)) + " --since 1h"})
+		return all
 	}
 	return append(all,
-		Command{"see its decisions", "usher watch --policy " + served.Quote(s.kind.Kind+"/"+slashed(ref)) + " --since 1h"},
 		Command{"see what exists and violates it", "usher audit --policy " + served.Quote(slashed(ref))},
 		Command{"explain it for an object", "usher explain --from-cluster KIND/NAME -n NAMESPACE --policy " + served.Quote(ref.Name) + " --cost"},
 		Command{"compare a change of it", "usher impact --from-cluster policy.yaml"},

@@ -122,7 +122,7 @@ func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figur
 	}
 	for _, p := range most(policies, refused) {
 		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("refused %d of the last %s", policies[p].refused, cli.Count(r.Decisions.All, "request", "requests")),
-			"usher watch --denied --explain --once --policy " + served.Quote(pathOf(p)) + argsOf(&f.replicas)})
+			"usher watch --denied --explain --once --policy " + served.Policy(p) + argsOf(&f.replicas)})
 	}
 	for _, p := range most(policies, func(one *figures) float64 { return one.slowest }) {
 		took := time.Duration(policies[p].slowest * float64(time.Second)).Round(time.Millisecond)
@@ -159,11 +159,6 @@ func most(policies map[usher.PolicyRef]*figures, of func(*figures) float64) []us
 		return cmp.Or(min(len(a.Namespace), 1)-min(len(b.Namespace), 1), cmp.Compare(of(policies[b]), of(policies[a])), strings.Compare(a.String(), b.String()))
 	})
 	return all[:min(len(all), mostNotes)]
-}
-
-// pathOf names a policy as --policy does.
-func pathOf(p usher.PolicyRef) string {
-	return strings.Join(slices.DeleteFunc([]string{p.Kind, p.Namespace, p.Name}, func(s string) bool { return s == "" }), "/")
 }
 
 // warned counts a policy with warnings, and says what the first one is of some policies, those of the cluster first.

@@ -22,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/compile"
 )
 
@@ -94,11 +95,11 @@ func (c *candidate) counted(out io.Writer) {
 
 // shown returns the command that shows what would be newly denied.
 func (c *candidate) shown() string {
-	command := "usher watch --candidates --denied --explain --once --policy " + c.ref.Kind + "/"
+	command := "usher watch --candidates --denied --explain --once --policy " + served.Policy(c.ref)
 	if c.ref.Namespace != "" {
-		return command + c.ref.Namespace + "/" + c.ref.Name + " -n " + c.ref.Namespace
+		command += " -n " + served.Quote(c.ref.Namespace)
 	}
-	return command + c.ref.Name
+	return command
 }
 
 // reasons returns why a candidate is not promoted.

@@ -49,6 +49,15 @@ func Object(kind, namespace, name string) string {
 	return text
 }
 
+// Policy returns the argument that names a policy to --policy of usher watch.
+func Policy(ref usher.PolicyRef) string {
+	parts := []string{ref.Kind, ref.Namespace, ref.Name}
+	if ref.Namespace == "" {
+		parts = []string{ref.Kind, ref.Name}
+	}
+	return Quote(strings.Join(parts, "/"))
+}
+
 // ExplainLine returns the command that explains such a decision.
 func ExplainLine(d *recent.Decision) string {
 	as := ""
