@@ -1,7 +1,6 @@
 package try
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
@@ -51,19 +49,16 @@ func (f *libraryFlags) exemptions(cmd *cobra.Command, s cli.Streams) ([]api.Poli
 	}
 	var all []api.Policy
 	for _, tree := range slices.Concat(f.known, trees) {
-		kind, _ := tree["kind"].(string)
-		if group, _ := tree["apiVersion"].(string); !isExemption(kind) || group != v1alpha1.GroupVersion.String() {
+		of := result.IdentityOf(tree)
+		kind, ok := api.KindNamed(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind))
+		if !ok || !kind.Exempts {
 			continue
 		}
-		text, err := json.Marshal(tree)
+		policy, err := policyOf(tree)
 		if err != nil {
 			return nil, err
 		}
-		policy, err := api.Decode(text)
-		if err != nil {
-			return nil, err
-		}
-		if kind == "PolicyExemption" && policy.Object.GetNamespace() == "" {
+		if kind.Namespaced && policy.Object.GetNamespace() == "" {
 			policy.Object.SetNamespace(f.namespace)
 		}
 		all = append(all, policy)
@@ -77,11 +72,6 @@ func (f *libraryFlags) exemptions(cmd *cobra.Command, s cli.Streams) ([]api.Poli
 	}
 	stored, err := policies.Exemptions(cmd, s, clients.Policies, f.namespace)
 	return append(all, stored...), err
-}
-
-// isExemption reports whether policies of a kind exempt requests from others.
-func isExemption(kind string) bool {
-	return slices.ContainsFunc(api.Kinds(), func(k api.Kind) bool { return k.Exempts && k.Kind == kind })
 }
 
 // tryCluster adds what the policies say about the objects of a cluster.

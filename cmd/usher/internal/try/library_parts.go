@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/library"
 )
@@ -37,7 +38,10 @@ func partsOf(set policies.Set, chosen []library.Policy) []part {
 	}
 	var parts []part
 	only := func(keep func(pack string) bool) policies.Set {
-		return set.Only(func(ref usher.PolicyRef) bool { return isExemption(ref.Kind) || keep(packOf[ref.Name]) })
+		return set.Only(func(ref usher.PolicyRef) bool {
+			kind, _ := api.KindCalled(ref.Kind)
+			return kind.Exempts || keep(packOf[ref.Name])
+		})
 	}
 	if others := only(func(pack string) bool { return !slices.Contains(mutating, pack) }); len(others.Deciding()) > 0 {
 		parts = append(parts, part{Set: others})
