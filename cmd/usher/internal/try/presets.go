@@ -19,22 +19,29 @@ import (
 // complete it.
 func (j *Judgement) lookForPresets(ctx context.Context, d usher.Decider, q Question) {
 	before, patch, r := j.before, j.Patch, q.Request
-	if q.raw != nil && slices.ContainsFunc(j.Rules, func(of ruleResult) bool { return of.Phase == usher.Mutate }) {
+	asWritten := q.raw != nil && slices.ContainsFunc(j.Rules, func(of ruleResult) bool { return of.Phase == usher.Mutate })
+	if asWritten {
+		before = q.raw
+	}
+	completed := trial.Completed(before)
+	if completed == nil {
+		return
+	}
+	if asWritten {
 		again := *r
 		again.Object = usher.TreeObject(q.raw)
 		mutation, err := d.Decide(ctx, &again)
 		if err != nil || mutation.Verdict == usher.Deny {
 			return
 		}
-		before, patch = q.raw, mutation.Patch
+		patch = mutation.Patch
 	}
-	completed := trial.Completed(before)
 	isPreset := func(op usher.PatchOp) bool {
 		_, written := at(before, op.Path)
 		_, has := at(completed, op.Path)
 		return op.Op == "add" && !written && has
 	}
-	if completed == nil || !slices.ContainsFunc(patch, isPreset) {
+	if !slices.ContainsFunc(patch, isPreset) {
 		return
 	}
 	again := *r
