@@ -155,7 +155,7 @@ func (t *Tracker) see(r *usher.Request, f *usher.Finding, secret bool) {
 		if e != nil && e.fail(r, f, secret, time.Now()) {
 			t.started()
 		}
-	case e != nil:
+	case e != nil && f.Outcome != usher.Skipped:
 		if e.work(f.Rule, time.Now()) {
 			t.started()
 		}

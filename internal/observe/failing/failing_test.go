@@ -118,6 +118,8 @@ func TestRecovery(t *testing.T) {
 		tracker.Keep([]rule.State{inForce(team, 3)})
 		passed, other := failed(nil), failed(nil)
 		passed.Outcome, other.Outcome, other.Rule = usher.Passed, usher.Rejected, "spec.validateRules[1]"
+		skipped := failed(nil)
+		skipped.Outcome, skipped.Message, skipped.Condition = usher.Skipped, "match condition sold is false", "sold"
 		step := func(want int, what string) {
 			t.Helper()
 			if got := tracker.Count(); got != want {
@@ -133,6 +135,11 @@ func TestRecovery(t *testing.T) {
 		decide(t, tracker, pod(), failed(errors.New("x")))
 		decide(t, tracker, pod(), passed)
 		step(1, "it fails for some objects and works for others")
+		decide(t, tracker, pod(), failed(errors.New("x")))
+		decide(t, tracker, pod(), skipped)
+		time.Sleep(time.Minute)
+		step(1, "it is not for other objects")
+		decide(t, tracker, pod(), passed)
 		time.Sleep(time.Minute)
 		step(0, "it has worked, and not failed for a minute")
 		decide(t, tracker, pod(), failed(errors.New("x")))
@@ -145,6 +152,10 @@ func TestRecovery(t *testing.T) {
 		step(0, "it has been edited")
 		if fs := tracker.Failures(); len(fs) != 1 || fs[0].Generation != 4 || !fs[0].Last.IsZero() || began != 2 {
 			t.Errorf("it has been edited: %v, began %d times, want a version that no request has met", fs, began)
+		}
+		decide(t, tracker, pod(), skipped)
+		if fs := tracker.Failures(); len(fs) != 1 || !fs[0].Last.IsZero() || began != 2 {
+			t.Errorf("a request that it is not for: %v, began %d times, want a version that no request has met", fs, began)
 		}
 		decide(t, tracker, pod(), other)
 		decide(t, tracker, pod(), passed)
