@@ -91,10 +91,12 @@ func (t *Tracker) Keep(states []rule.State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.current = current
-	t.drop(func(policy usher.PolicyRef, e *entry) bool { return current[policy].uid != e.version.uid })
-	next := maps.Clone(*t.failing.Load())
-	for policy, e := range next {
-		if v := current[policy]; v != e.version {
+	next := map[usher.PolicyRef]*entry{}
+	for policy, e := range *t.failing.Load() {
+		switch v := current[policy]; {
+		case v == e.version:
+			next[policy] = e
+		case v.uid == e.version.uid:
 			next[policy] = awaited(v)
 		}
 	}
@@ -109,20 +111,14 @@ func awaited(v version) *entry {
 	return &entry{version: v, failure: rule.Failure{UID: v.uid, Generation: v.generation}}
 }
 
-// drop forgets entries. It is called under mu.
-func (t *Tracker) drop(gone func(usher.PolicyRef, *entry) bool) {
+// drop forgets the policies that work again.
+func (t *Tracker) drop(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	known := *t.failing.Load()
-	var next map[usher.PolicyRef]*entry
-	for policy, e := range known {
-		if !gone(policy, e) {
-			continue
-		}
-		if next == nil {
-			next = maps.Clone(known)
-		}
-		delete(next, policy)
-	}
-	if next != nil {
+	next := maps.Clone(known)
+	maps.DeleteFunc(next, func(_ usher.PolicyRef, e *entry) bool { return e.over(now) })
+	if len(next) < len(known) {
 		t.failing.Store(&next)
 	}
 }
@@ -236,11 +232,8 @@ func (e *entry) over(now time.Time) bool {
 // Failures returns the policies that fail, those that have failed for the longest first, and then those that did
 // before they were edited. It drops those that work again.
 func (t *Tracker) Failures() []rule.Failure {
-	now := time.Now()
 	if len(*t.failing.Load()) > 0 {
-		t.mu.Lock()
-		t.drop(func(_ usher.PolicyRef, e *entry) bool { return e.over(now) })
-		t.mu.Unlock()
+		t.drop(time.Now())
 	}
 	var failures []rule.Failure
 	for _, e := range *t.failing.Load() {
