@@ -2,7 +2,6 @@ package rule
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -136,7 +135,8 @@ func coveredResources(rules []Rule, e Entry) []CoveredResource {
 		tenants bool
 		text    string
 	}
-	covered := map[key]*CoveredResource{}
+	covered := map[key]ResourceRule{}
+	sets := map[key][]Namespaces{}
 	for i := range rules {
 		m := &rules[i].Match
 		if rules[i].Phase != e.Phase || len(m.Resources) == 0 || !e.narrow(&rules[i]) {
@@ -156,18 +156,21 @@ func coveredResources(rules []Rule, e Entry) []CoveredResource {
 		for _, r := range covering {
 			r.Names = nil
 			at := key{tenants, r.String()}
-			if known := covered[at]; known != nil {
-				known.Namespaces = known.Namespaces.Or(in)
-				continue
-			}
-			covered[at] = &CoveredResource{r, in, tenants}
+			covered[at] = r
+			sets[at] = append(sets[at], in)
 		}
 	}
 	var all []CoveredResource
 	for _, at := range slices.SortedFunc(maps.Keys(covered), func(a, b key) int {
-		return cmp.Or(strings.Compare(a.text, b.text), strings.Compare(fmt.Sprint(a.tenants), fmt.Sprint(b.tenants)))
+		if a.text != b.text || a.tenants == b.tenants {
+			return strings.Compare(a.text, b.text)
+		}
+		if b.tenants {
+			return -1
+		}
+		return 1
 	}) {
-		all = append(all, *covered[at])
+		all = append(all, CoveredResource{covered[at], AnyOf(sets[at]), at.tenants})
 	}
 	return all
 }

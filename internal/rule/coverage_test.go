@@ -203,3 +203,20 @@ func BenchmarkCover(b *testing.B) {
 		rule.Cover(rules)
 	}
 }
+
+// BenchmarkCoverTenants is one policy for an endpoint in each of many namespaces.
+func BenchmarkCoverTenants(b *testing.B) {
+	rules := make([]rule.Rule, 5000)
+	for i := range rules {
+		rules[i] = rule.Rule{
+			Policy: usher.PolicyRef{Name: "a"}, Phase: usher.Validate,
+			Match: rule.Match{Namespace: fmt.Sprint("n", i), Resources: []rule.ResourceMatch{{Rules: []rule.ResourceRule{
+				{Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"}},
+			}}}},
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		rule.Cover(rules)
+	}
+}

@@ -76,6 +76,24 @@ func (n Namespaces) Or(other Namespaces) Namespaces {
 	return not.not()
 }
 
+// AnyOf returns the namespaces that are in one of the sets.
+func AnyOf(sets []Namespaces) Namespaces {
+	all := Namespaces{Only: true}
+	for i := range sets {
+		if sets[i].Only {
+			all.Names = append(all.Names, sets[i].Names...)
+		}
+	}
+	slices.Sort(all.Names)
+	all.Names = slices.Clip(slices.Compact(all.Names))
+	for i := range sets {
+		if !sets[i].Only {
+			all = all.Or(sets[i])
+		}
+	}
+	return all
+}
+
 func (n Namespaces) not() Namespaces { return Namespaces{Names: n.Names, Only: !n.Only} }
 
 func union(a, b []string) []string {

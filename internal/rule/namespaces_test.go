@@ -1,6 +1,7 @@
 package rule_test
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,6 +27,9 @@ func TestNamespaces(t *testing.T) {
 	for _, a := range sets {
 		for _, b := range sets {
 			and, or := a.And(b), a.Or(b)
+			if all := rule.AnyOf([]rule.Namespaces{a, b, a}); all.Only != or.Only || !slices.Equal(all.Names, or.Names) {
+				t.Errorf("any of %v and %v is %v", a, b, all)
+			}
 			for _, name := range append(names, "z") {
 				if got, want := and.Has(name), a.Has(name) && b.Has(name); got != want {
 					t.Errorf("(%v and %v) has %s: %v", a, b, name, got)
@@ -35,6 +39,18 @@ func TestNamespaces(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestAnyOf: no set has no namespace, and sets that are joined stay as they are.
+func TestAnyOf(t *testing.T) {
+	t.Parallel()
+	if none := rule.AnyOf(nil); !none.Only || len(none.Names) > 0 {
+		t.Errorf("no set: %v", none)
+	}
+	one := rule.Namespaces{Names: []string{"b", "c"}, Only: true}
+	if all := rule.AnyOf([]rule.Namespaces{one, {Names: []string{"a"}, Only: true}}); all.String() != "a, b, c" || one.String() != "b, c" {
+		t.Errorf("joined: %v, of %v", all, one)
 	}
 }
 
