@@ -1,6 +1,7 @@
 package webhookconfig
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,14 @@ type reach struct {
 	rule.Namespaces
 
 	tenants bool
+}
+
+// key tells reaches apart: it is the expression of one that a condition can name.
+func (r reach) key() string {
+	if len(r.Names) > maxNamespaces {
+		return fmt.Sprintf("%t %t %q", r.Only, r.tenants, r.Names)
+	}
+	return r.expression()
 }
 
 // expression is the reach in CEL: the namespace is absent rather than empty. A namespace is in itself.
@@ -83,10 +92,12 @@ func within(found []*located) []admissionv1.MatchCondition {
 		return nil
 	case len(all) == 1:
 		terms = []string{all[0].expression()}
-	case len(cluster) > 0 && text(cluster) == "":
-		return nil
 	case len(cluster) > 0:
-		terms = append(terms, text(cluster))
+		of := text(cluster)
+		if of == "" {
+			return nil
+		}
+		terms = append(terms, of)
 	}
 	if len(cluster) > 0 && len(tenants) > 0 || len(tenants) > 1 {
 		terms = append(terms, text(tenants))
@@ -98,7 +109,8 @@ func within(found []*located) []admissionv1.MatchCondition {
 func areas(found []*located, others []admissionv1.RuleWithOperations) []area {
 	byReach := map[string][]*located{}
 	for _, l := range found {
-		byReach[l.within.expression()] = append(byReach[l.within.expression()], l)
+		key := l.within.key()
+		byReach[key] = append(byReach[key], l)
 	}
 	var all []area
 	for _, key := range slices.Sorted(maps.Keys(byReach)) {
@@ -125,12 +137,14 @@ func bounded(all []area, most reach) []area {
 
 // joined returns the rules of all areas, wherever one of them is.
 func joined(all []area) area {
-	one := all[0]
-	for i := range all[1:] {
-		other := &all[1+i]
-		one.reach = reach{one.Or(other.Namespaces), one.tenants && other.tenants}
-		one.rules = append(slices.Clip(one.rules), other.rules...)
+	one := area{reach: reach{tenants: true}}
+	sets := make([]rule.Namespaces, len(all))
+	for i := range all {
+		sets[i] = all[i].Namespaces
+		one.tenants = one.tenants && all[i].tenants
+		one.rules = append(one.rules, all[i].rules...)
 	}
+	one.Namespaces = rule.AnyOf(sets)
 	return one
 }
 
