@@ -23,7 +23,7 @@ func (c Coverage) Covers(r *usher.Request) bool {
 		e = CompleteEntryOf(r)
 	}
 	if e.Phase == r.Phase && !isAdmissionConfiguration(r) &&
-		slices.ContainsFunc(c.Resources(e), func(c CoveredResource) bool { return c.Matches(r) }) {
+		contains(c.Resources(e), func(c *CoveredResource) bool { return c.Matches(r) }) {
 		return true
 	}
 	if e.Part == Once {
@@ -32,7 +32,17 @@ func (c Coverage) Covers(r *usher.Request) bool {
 	if e.Phase != r.Phase || (e.Part == Metadata || e.Part == Beside) != writesBeside(r) || e.Part != Objects && !changesMetadata(r) {
 		return false
 	}
-	return slices.ContainsFunc(c.Of(e), func(c Covered) bool { return c.covers(r) })
+	return contains(c.Of(e), func(c *Covered) bool { return c.covers(r) })
+}
+
+// contains reports whether one of all is. Unlike [slices.ContainsFunc], it copies none.
+func contains[T any](all []T, is func(*T) bool) bool {
+	for i := range all {
+		if is(&all[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Again reports whether another entry is called for the same request, and is the one that counts:
@@ -54,7 +64,7 @@ func (c Coverage) Again(r *usher.Request) bool {
 	if c.Covers(&own) {
 		return true
 	}
-	return slices.ContainsFunc(c.Of(base), func(c Covered) bool {
+	return contains(c.Of(base), func(c *Covered) bool {
 		other := *r
 		other.Kind = schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)
 		short, _ := VersionsOf(c.versions())
