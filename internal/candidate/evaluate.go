@@ -42,10 +42,7 @@ func (e *Evaluator) in(l *lane) func(context.Context, *waiting) {
 // evaluate has each candidate of a lane evaluated for a request.
 func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
 	s := e.current.Load()
-	concerned := w.concerned
-	if w.among != s {
-		concerned = s.concerning(w.request, l)
-	}
+	concerned := w.candidates(s, l)
 	if len(concerned) == 0 {
 		return
 	}

@@ -39,6 +39,14 @@ type waiting struct {
 	of        *turn
 }
 
+// candidates are those of a lane that may have something to say about the request, of those that there are now.
+func (w *waiting) candidates(s *set, l *lane) []*compared {
+	if w.among == s {
+		return w.concerned
+	}
+	return s.concerning(w.request, l)
+}
+
 // Offer has the candidates evaluated for a request that was decided, unless they are busy. The caller does
 // not wait for that.
 func (e *Evaluator) Offer(r *usher.Request, d *usher.Decision) {
@@ -68,7 +76,7 @@ func (e *Evaluator) Offer(r *usher.Request, d *usher.Decision) {
 // wait has a request wait in a lane, or skips it, or others that have more than their part.
 func (e *Evaluator) wait(s *set, l *lane, w *waiting) {
 	if w.bytes > largest {
-		skipped(s.concerning(w.request, l))
+		skipped(w.candidates(s, l))
 		return
 	}
 	dropped, ok := l.add(w)
@@ -76,7 +84,7 @@ func (e *Evaluator) wait(s *set, l *lane, w *waiting) {
 		dropped = append(dropped, w)
 	}
 	for _, w := range dropped {
-		skipped(s.concerning(w.request, l))
+		skipped(w.candidates(s, l))
 	}
 }
 
