@@ -50,16 +50,14 @@ func (t *run) relabels(ctx context.Context) {
 		return
 	}
 	slices.Sort(lost)
-	what := "the label " + lost[0]
+	what, have, by := "the label "+lost[0], "it", "it"
 	if len(lost) > 1 {
 		what = "the labels " + strings.Join(lost[:len(lost)-1], ", ") + " and " + lost[len(lost)-1]
+		have, by = "them", "one of them"
 	}
 	p := t.problem(
-		fmt.Sprintf("the rule replaces or removes %s of pods that have it: the controller of a workload that selects its pods by it makes pods endlessly", what),
+		fmt.Sprintf("the rule replaces or removes %s of pods that have %s: the controller of a workload that selects its pods by %s makes pods endlessly", what, have, by),
 		"add labels only where they are missing")
-	if len(lost) > 1 {
-		p.What = strings.Replace(strings.Replace(p.What, "have it:", "have them:", 1), "by it makes", "by one of them makes", 1)
-	}
 	if t.explained.targets != nil {
 		p.Field = "spec.mutations"
 		p.Do += fmt.Sprintf(", as with the match condition !has(object.metadata.labels) || !('%s' in object.metadata.labels)", lost[0])
