@@ -35,7 +35,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		var err error
-		body, err = json.Marshal(map[string]any{"apiVersion": "usher.dev/v1", "kind": "RecordingList", "items": s.Last(request.Namespace, mostListed)})
+		body, err = json.Marshal(map[string]any{"apiVersion": delegated.Group + "/v1", "kind": "RecordingList", "items": s.Last(request.Namespace, mostListed)})
 		if err != nil {
 			delegated.WriteStatus(w, apierrors.NewInternalError(fmt.Errorf("encode recordings: %w", err)))
 			return

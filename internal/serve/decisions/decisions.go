@@ -86,7 +86,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, filter *recent.Filter
 	}
 	out := &paced{w: w, control: http.NewResponseController(w), timeout: a.writeTimeout}
 	out.end, _ = r.Context().Deadline()
-	out.printf(`{"apiVersion":"usher.dev/v1","kind":%q,"items":[`, a.kind)
+	out.printf(`{"apiVersion":%q,"kind":%q,"items":[`, delegated.Group+"/v1", a.kind)
 	end := a.ring.Next()
 	cursor := a.ring.Last(last, filter)
 	separator, missed := "", uint64(0)
