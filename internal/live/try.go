@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -117,13 +116,13 @@ func (t *tries) outdated(ctx context.Context, by *trial.Trial, v *version) bool 
 	return by.Outdated(reading, &result)
 }
 
-// put keeps a result. It reports whether it differs from the one before.
+// put keeps a result. It reports whether it says something else than the one before.
 func (t *tries) put(v *version, result trial.Report) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.results[v]
 	t.results[v] = result
-	return !reflect.DeepEqual(before, result)
+	return !result.Same(before)
 }
 
 // tryStored tries policies that are in force, until ctx is done.

@@ -122,10 +122,17 @@ func TestDefinitionsChange(t *testing.T) {
 	if known = gadgetKinds(t); try.Outdated(t.Context(), &result) {
 		t.Error("the same definition, read again, has changed")
 	}
+	if known = gadgetKindsWith(t, "size: {type: integer}", "size: {type: number}"); !try.Outdated(t.Context(), &result) {
+		t.Error("the definition has not changed")
+	}
+	if other := try.Try(t.Context(), about); !other.Same(result) {
+		t.Errorf("with a number: %v, want the findings from before", other.Problems)
+	}
 	if known = gadgetKindsWith(t, "size: {type: integer}", "size: {type: string}"); !try.Outdated(t.Context(), &result) {
 		t.Error("the definition has not changed")
 	}
-	if result = try.Try(t.Context(), about); len(result.Problems) == 0 || try.Outdated(t.Context(), &result) {
+	before := result
+	if result = try.Try(t.Context(), about); len(result.Problems) == 0 || result.Same(before) || try.Outdated(t.Context(), &result) {
 		t.Errorf("after: %v", result.Problems)
 	}
 	if result = try.Try(t.Context(), admissionPolicy(t, []string{podsOnly}, validations("true"))); try.Outdated(t.Context(), &result) {

@@ -7,6 +7,7 @@ package trial
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +72,12 @@ type Report struct {
 
 	// schemas are those of custom kinds by which it was tried: see [Trial.Outdated].
 	schemas map[schema.GroupVersionKind]*kind.Schema
+}
+
+// Same reports whether both say the same, whatever the schemas by which the policy was tried.
+func (r Report) Same(other Report) bool {
+	r.schemas, other.schemas = nil, nil
+	return reflect.DeepEqual(r, other)
 }
 
 // Problems returns the problems for the author of a policy, including what was not tried.

@@ -1,0 +1,86 @@
+package live_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/trial"
+)
+
+// TestDefinitionsChange: policies are published again if a definition changes what is found about one of them, and only
+// then.
+func TestDefinitionsChange(t *testing.T) {
+	t.Parallel()
+	recorded := kind.Recorded()
+	gadgets := func(size string) *kind.Set {
+		defined, err := kind.Defined([]map[string]any{{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "gadgets.example.com"},
+			"spec": map[string]any{
+				"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "Gadget", "plural": "gadgets", "singular": "gadget"},
+				"versions": []any{map[string]any{
+					"name": "v1", "served": true, "storage": true,
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+						"spec": map[string]any{"type": "object", "properties": map[string]any{"size": map[string]any{"type": size}}},
+					}}},
+				}},
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recorded.With(defined)
+	}
+	about, err := api.Decode([]byte(`{
+		"apiVersion": "usher.dev/v1alpha1", "kind": "ObjectPolicy", "metadata": {"name": "size", "namespace": "shop", "uid": "a", "generation": 1},
+		"spec": {"matchConstraints": {"resourceRules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["gadgets"]}]},
+			"validations": [{"expression": "!has(object.spec) || !has(object.spec.size) || object.spec.size > 0"}]}
+	}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets := map[string]*kind.Set{"integer": gadgets("integer"), "number": gadgets("number"), "string": gadgets("string")}
+	synctest.Test(t, func(t *testing.T) {
+		var known atomic.Pointer[kind.Set]
+		var asked atomic.Int32
+		known.Store(sets["integer"])
+		try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set {
+			asked.Add(1)
+			return known.Load()
+		}})
+		a := newScript()
+		h := startWith(t, live.Options{Stored: try}, a)
+		a.update(set(about))
+		h.next()
+		synctest.Wait()
+		for _, row := range []struct {
+			size              string
+			published, warned bool
+		}{
+			{"integer", false, false},
+			{"number", false, false},
+			{"string", true, true},
+		} {
+			before := asked.Load()
+			known.Store(sets[row.size])
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			published := false
+			select {
+			case <-h.updates:
+				published = true
+			default:
+			}
+			if warned := len(h.live.Policies()[0].Problems) > 0; published != row.published || warned != row.warned || asked.Load() == before {
+				t.Errorf("size is of type %s: published again: %t, warned: %t, the kinds were read %d times", row.size, published, warned, asked.Load()-before)
+			}
+		}
+	})
+}
