@@ -156,7 +156,7 @@ func New(o Options) *Live {
 		o.Engine.Now = time.Now
 	}
 	o.Quota = o.Quota.withDefaults()
-	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(), params: newParams(), uses: newUses()}
+	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(o.Stored), params: newParams(), uses: newUses()}
 	l.candidates = newCandidates(&o)
 	l.loaded, l.ended = make(chan struct{}), make(chan struct{})
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})

@@ -20,11 +20,15 @@ const (
 	tryTimeout = time.Second
 	// tryAgain is how often policies are tried again whose results depend on the cluster.
 	tryAgain = 30 * time.Second
+	// publishEvery is how often results are published while policies are tried.
+	publishEvery = time.Second
 )
 
 // tries holds the results of trying stored policies.
 type tries struct {
 	wake chan struct{}
+	// none says that policies are not tried.
+	none bool
 
 	mu      sync.Mutex
 	results map[*version]trial.Report
@@ -34,8 +38,8 @@ type tries struct {
 	changed         chan struct{}
 }
 
-func newTries() *tries {
-	return &tries{wake: make(chan struct{}, 1), results: map[*version]trial.Report{}, changed: make(chan struct{})}
+func newTries(by *trial.Trial) *tries {
+	return &tries{none: by == nil, wake: make(chan struct{}, 1), results: map[*version]trial.Report{}, changed: make(chan struct{})}
 }
 
 // begin returns which update is the last one that the tries that begin now are of.
@@ -89,10 +93,13 @@ func (t *tries) state(v *version) rule.State {
 	s := v.state()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if result, ok := t.results[v]; ok {
-		s.Problems = slices.Concat(s.Problems, result.Problems)
-		s.NoSuchKind, s.MatchesNothing = result.NoSuchKind, result.MatchesNothing
+	result, ok := t.results[v]
+	if !ok {
+		s.Untried = !t.none && v.tryable()
+		return s
 	}
+	s.Problems = slices.Concat(s.Problems, result.Problems)
+	s.NoSuchKind, s.MatchesNothing = result.NoSuchKind, result.MatchesNothing
 	return s
 }
 
@@ -116,13 +123,13 @@ func (t *tries) outdated(ctx context.Context, by *trial.Trial, v *version) bool 
 	return by.Outdated(reading, &result)
 }
 
-// put keeps a result. It reports whether it says something else than the one before.
+// put keeps a result. It reports whether it is the first one, or says something else than the one before.
 func (t *tries) put(v *version, result trial.Report) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.results[v]
+	before, ok := t.results[v]
 	t.results[v] = result
-	return !result.Same(before)
+	return !ok || !result.Same(before)
 }
 
 // tryStored tries policies that are in force, until ctx is done.
@@ -138,12 +145,17 @@ func (l *Live) tryStored(ctx context.Context) {
 		case <-ticker.C:
 			again = true
 		}
-		update, changed := l.tries.begin(), false
+		update, changed, published := l.tries.begin(), false, time.Now()
 		for _, v := range l.tryable() {
 			if ctx.Err() != nil || !l.tries.due(v, again) && (!again || !l.tries.outdated(ctx, l.options.Stored, v)) {
 				continue
 			}
 			changed = l.tries.put(v, l.try(ctx, v)) || changed
+			if changed && time.Since(published) > publishEvery {
+				// Nobody waits for the policies of others.
+				l.publishTries()
+				changed, published = false, time.Now()
+			}
 		}
 		if changed {
 			l.publishTries()
@@ -201,7 +213,7 @@ func (l *Live) tryable() []*version {
 	defer l.updating.Unlock()
 	var versions []*version
 	for _, v := range l.known {
-		if !v.pending && len(rule.Errors(v.newest.Problems)) == 0 {
+		if v.tryable() {
 			versions = append(versions, v)
 		}
 	}

@@ -59,6 +59,13 @@ func TestDefinitionsChange(t *testing.T) {
 		h := startWith(t, live.Options{Stored: try}, a)
 		a.update(set(about))
 		h.next()
+		if !h.live.Policies()[0].Untried {
+			t.Error("it is said to be tried before it is")
+		}
+		h.next()
+		if h.live.Policies()[0].Untried {
+			t.Error("it is said not to be tried when it has been")
+		}
 		synctest.Wait()
 		for _, row := range []struct {
 			size              string

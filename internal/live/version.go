@@ -69,6 +69,9 @@ func (v *version) next(policy api.Policy, compiled *compile.Compiled, pending fu
 	return next
 }
 
+// tryable reports whether there is something to try.
+func (v *version) tryable() bool { return !v.pending && len(rule.Errors(v.newest.Problems)) == 0 }
+
 // slowest returns why the first slow rule runs slowly, and how many more do.
 func slowest(rules []rule.Rule) string {
 	first, more := "", 0

@@ -259,6 +259,41 @@ func TestEnforcedMeansThatAPIServersAsk(t *testing.T) {
 	})
 }
 
+// TestEnforcedMeansThatItIsTried: a policy that may match nothing is not said to be enforced before that is known.
+func TestEnforcedMeansThatItIsTried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		untried, nothing := good(1), good(1)
+		untried.Policies[0].Untried = true
+		nothing.Policies[0].MatchesNothing = "nothing is one that it is for"
+		one, stop := c.stoppable("one")
+		one.Observe(untried)
+		time.Sleep(5 * time.Second)
+		if c.patches() > 0 {
+			t.Error("a status is written before it is known whether the policy matches anything")
+		}
+		time.Sleep(10 * time.Second)
+		c.wantEnforced("a", "Unknown NotTried 1")
+		one.Observe(nothing)
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "False MatchesNothing 1")
+		two := c.replica("two")
+		two.Observe(untried)
+		time.Sleep(time.Second)
+		stop()
+		time.Sleep(5 * time.Second)
+		c.wantEnforced("a", "False MatchesNothing 1") // Also after a restart.
+		two.Observe(good(1))
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+		two.Observe(untried)
+		time.Sleep(time.Minute)
+		c.wantEnforced("a", "True Enforced 1")
+	})
+}
+
 // TestEnforcedMeansThatAPIServersCall follows a policy through what is found out about API
 // servers.
 func TestEnforcedMeansThatAPIServersCall(t *testing.T) {

@@ -23,6 +23,9 @@ const (
 	// saw its last good version, differ for longer than tolerance.
 	tolerance = 30 * time.Second
 
+	// A version has the time trying to be tried before its status says that it has not been.
+	trying = 10 * time.Second
+
 	mostProblems = 20
 	mostText     = 1000
 )
@@ -181,6 +184,9 @@ func enforcedCondition(p *rule.State, o outlook) (c *metav1.Condition, settled b
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return c, settled
 	}
+	if p.Untried && !o.confirmed {
+		return untriedCondition(c, o), false
+	}
 	if p.NoSuchKind != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoSuchKind, short(p.NoSuchKind)
 		return c, settled
@@ -201,6 +207,17 @@ func enforcedCondition(p *rule.State, o outlook) (c *metav1.Condition, settled b
 		c.Message = short(c.Message + "; whether API servers ask them is not known: " + o.calls.Message)
 	}
 	return c, settled
+}
+
+// untriedCondition completes the condition of a policy of which it is not known yet whether it matches anything; nil
+// if that will be known soon.
+func untriedCondition(c *metav1.Condition, o outlook) *metav1.Condition {
+	if o.known < trying {
+		return nil
+	}
+	c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNotTried
+	c.Message = "every replica enforces this version; whether it matches anything in this cluster is not known yet"
+	return c
 }
 
 // replicasCondition returns the condition on the assumption that API servers call.

@@ -8,16 +8,13 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// suspendedCondition completes the condition of a policy that is suspended; nil if it is too early to
-// tell.
+// suspendedCondition completes the condition of a policy that is suspended.
 func suspendedCondition(c *metav1.Condition, p *rule.State, o outlook) (*metav1.Condition, bool) {
 	c.Reason, c.Message = v1alpha1.ReasonSuspended, short(p.Suspended)
-	switch {
-	case len(o.lagging) == 0:
+	if len(o.lagging) == 0 {
 		return c, true
-	case o.known < settle:
-		return nil, false
 	}
+	// Users see at once that not every replica enforces it.
 	c.Message = short(p.Suspended + "; not yet at " + names(o.lagging))
 	return c, false
 }

@@ -3,6 +3,7 @@ package report_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,4 +76,26 @@ func TestSuspendedExemption(t *testing.T) {
 	if len(all) != 1 || !strings.HasPrefix(words(all[0]), "Valid=False(Suspended)") || all[0].Event != "Suspended" || all[0].LastError != p.Suspended {
 		t.Errorf("got %+v", all)
 	}
+}
+
+// TestSuspendedAtSome: the status of a policy that is suspended does not say for a moment that every replica enforces
+// it, also while some do.
+func TestSuspendedAtSome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		one := c.replica("one")
+		one.Observe(good(1))
+		time.Sleep(time.Second)
+		two := c.replica("two")
+		two.Observe(good(1))
+		time.Sleep(10 * time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+		off := good(2)
+		off.Policies[0].Enforced, off.Policies[0].Suspended = false, "it is suspended"
+		one.Observe(off)
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "False Suspended 2")
+	})
 }

@@ -35,6 +35,8 @@ type State struct {
 	// MatchesNothing says why no request for the kinds that the policy selects is one that it is for; "" if one is, or
 	// if the cluster has none of these kinds.
 	MatchesNothing string
+	// Untried: it is not known yet whether NoSuchKind or MatchesNothing is so of the newest version.
+	Untried bool
 	// Problems are those of the newest version.
 	Problems []Problem
 	// Slow names a rule of the newest version that runs slowly, with the reason; "" if none does,

@@ -102,6 +102,8 @@ const (
 	// ReasonMatchesNothing: the cluster has kinds that the policy selects, but no request for them is one that the
 	// policy is for: a policy of a namespace does not act on Secrets, for example.
 	ReasonMatchesNothing = "MatchesNothing"
+	// ReasonNotTried: it is not known yet whether the cluster has what the policy selects.
+	ReasonNotTried = "NotTried"
 	// ReasonPropagating: a live replica does not enforce the newest version yet.
 	ReasonPropagating = "Propagating"
 	// ReasonNotRegistered: the webhook configurations could not be written, so that API servers may

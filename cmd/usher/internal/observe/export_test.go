@@ -3,7 +3,7 @@ package observe
 import (
 	"bytes"
 
-	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
@@ -24,18 +24,19 @@ func Lines(decisions []*recent.Decision) (string, error) {
 	return out.String(), err
 }
 
-// LookAt returns what usher status says about decisions, of a replica at a URL.
-func LookAt(decisions []*recent.Decision) []string {
+// LookAt returns what usher status says about decisions, of a replica at a URL: of policies of a cluster, the headline,
+// how many decisions are outdated, and what to look at.
+func LookAt(decisions []*recent.Decision, policies ...api.Policy) (headline string, outdated int, all []string) {
 	f := &statusFlags{replicas: replica.Flags{Servers: []string{"https://127.0.0.1:8445"}, CAFile: "my ca.crt", Namespace: cluster.DefaultNamespace}}
 	r := &statusReport{Decisions: &decisionCounts{}}
-	policies := map[usher.PolicyRef]*figures{}
+	r.listed = len(policies) > 0
+	var last []served.Item
 	for _, d := range decisions {
-		r.count(d, policies)
+		last = append(last, served.Item{Decision: d})
 	}
-	f.notes(r, policies)
-	var all []string
+	f.count(r, last, policies)
 	for _, l := range r.LookAt {
 		all = append(all, l.Policy.String()+": "+l.What+": "+l.Run)
 	}
-	return all
+	return r.refusesMost, r.Decisions.Outdated, all
 }

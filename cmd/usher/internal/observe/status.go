@@ -118,6 +118,8 @@ type statusReport struct {
 	NamespaceProblems []statusProblem `json:"namespaceProblems"`
 	Unknown           []string        `json:"unknown"`
 	reach
+	// refusesMost names a policy that refuses most requests; "" if none does.
+	refusesMost string
 	// warnings are of some policies, the first clusterWarnings of them of those of the cluster.
 	warnings        []lookAt
 	clusterWarnings int
@@ -227,7 +229,7 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	}
 	r := &statusReport{Replicas: []replicaStatus{}, Webhooks: []webhookStatus{}, LookAt: []lookAt{}, Problems: []statusProblem{}, NamespaceProblems: []statusProblem{}, Unknown: []string{}}
 	// The question whether Usher is called is a decision, too.
-	f.decided(ctx, r)
+	last := f.decided(ctx, r)
 	f.running(ctx, set.Kube, r)
 	f.registered(ctx, set, r)
 	all, err := f.readable(cmd, s, set, r)
@@ -239,6 +241,7 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 			return nil, err
 		}
 	}
+	f.count(r, last, all)
 	r.LookAt = append(append(r.LookAt, exempting(all, time.Now())...), r.warnings...)
 	if r.unanswered() {
 		// Status is what Usher wrote when it last ran.

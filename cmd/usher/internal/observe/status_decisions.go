@@ -10,11 +10,13 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
@@ -29,6 +31,8 @@ const (
 	decisionsTimeout = 5 * time.Second
 	// leastRefused is how many requests a policy has refused that is to be looked at for that.
 	leastRefused = 3
+	// inForceWithin is how soon after it is written a policy is in force.
+	inForceWithin = time.Second
 )
 
 // A lookAt is a policy to look at, and the command that says more.
@@ -42,18 +46,22 @@ type lookAt struct {
 type decisionCounts struct {
 	All    int `json:"all"`
 	Denied int `json:"denied"`
+	// Outdated counts those that are denied only by policies which the cluster does not have now, or by older versions.
+	Outdated int `json:"outdated"`
 	// Since is when the first of them was made; nil if there is none.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// figures are of one policy, in the last decisions.
+// figures are of one policy as it is now, in the last decisions: what it refused, also among the requests of each
+// phase, and how slow it was.
 type figures struct {
 	refused, slow int
+	phases        map[string]int
 	slowest       float64
 }
 
-// decided asks replicas for the last decisions, and says which policies refuse and are slow.
-func (f *statusFlags) decided(ctx context.Context, r *statusReport) {
+// decided asks replicas for the last decisions.
+func (f *statusFlags) decided(ctx context.Context, r *statusReport) (last []served.Item) {
 	// A replica that hangs accepts connections, and does not answer.
 	ctx, cancel := context.WithTimeout(ctx, decisionsTimeout)
 	defer cancel()
@@ -62,40 +70,78 @@ func (f *statusFlags) decided(ctx context.Context, r *statusReport) {
 	if err == nil {
 		all, err = set.Find(ctx)
 	}
-	var last []served.Item
 	if err == nil {
 		last, _, err = (&served.Decisions{Last: lastDecisions}).ListAll(ctx, all)
 	}
 	if err != nil {
 		r.unknownf("the last decisions, and which policies refuse or are slow: %v", err)
-		return
+		return nil
 	}
 	r.Decisions = &decisionCounts{}
-	policies := map[usher.PolicyRef]*figures{}
-	for i := range last {
-		if d := last[i].Decision; d != nil {
-			r.count(d, policies)
-		}
-	}
-	f.notes(r, policies)
+	return last
 }
 
-// count counts a decision, which is later than those before.
-func (r *statusReport) count(d *recent.Decision, policies map[usher.PolicyRef]*figures) {
-	of := func(policy usher.PolicyRef) *figures {
-		if policies[policy] == nil {
-			policies[policy] = &figures{}
-		}
-		return policies[policy]
+// count counts the last decisions, and says which policies of the cluster, which are all, refuse and are slow.
+func (f *statusFlags) count(r *statusReport, last []served.Item, all []api.Policy) {
+	c := counting{report: r, since: map[usher.PolicyRef]time.Time{}, policies: map[usher.PolicyRef]*figures{}, phases: map[string]int{}}
+	for i := range all {
+		c.since[compile.Ref(all[i].Object)] = writtenAt(all[i].Object).Add(inForceWithin)
 	}
+	for i := range last {
+		if d := last[i].Decision; d != nil {
+			c.add(d)
+		}
+	}
+	f.notes(r, c.policies)
+	c.headline()
+}
+
+// writtenAt returns when a policy was written last, other than its status.
+func writtenAt(policy api.Object) time.Time {
+	last := policy.GetCreationTimestamp().Time
+	for _, entry := range policy.GetManagedFields() {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
+
+// A counting counts decisions.
+type counting struct {
+	report *statusReport
+	// since is from when on policies of the cluster are as they are now.
+	since    map[usher.PolicyRef]time.Time
+	policies map[usher.PolicyRef]*figures
+	// phases counts the decisions of each.
+	phases map[string]int
+}
+
+// current returns the figures of a policy that has not changed since a decision; else nil.
+func (c *counting) current(policy usher.PolicyRef, d *recent.Decision) *figures {
+	since, ok := c.since[policy]
+	if d.Time.Before(since) || !ok && c.report.listed {
+		return nil
+	}
+	if c.policies[policy] == nil {
+		c.policies[policy] = &figures{phases: map[string]int{}}
+	}
+	return c.policies[policy]
+}
+
+// add counts a decision, which is later than those before.
+func (c *counting) add(d *recent.Decision) {
+	r := c.report
+	c.phases[d.Phase]++
 	r.LastDecision = d
 	if r.Decisions.Since == nil {
 		r.Decisions.Since = &d.Time
 	}
 	r.Decisions.All++
 	if s := d.Slowest; s != nil {
-		one := of(s.Policy)
-		one.slow, one.slowest = one.slow+1, max(one.slowest, s.TookSeconds)
+		if one := c.current(s.Policy, d); one != nil {
+			one.slow, one.slowest = one.slow+1, max(one.slowest, s.TookSeconds)
+		}
 	}
 	if d.Verdict != string(usher.Deny) {
 		return
@@ -107,8 +153,28 @@ func (r *statusReport) count(d *recent.Decision, policies map[usher.PolicyRef]*f
 			refused[rule.Policy] = true
 		}
 	}
+	outdated := len(refused) > 0
 	for policy := range refused {
-		of(policy).refused++
+		if one := c.current(policy, d); one != nil {
+			one.refused++
+			one.phases[d.Phase]++
+			outdated = false
+		}
+	}
+	if outdated {
+		r.Decisions.Outdated++
+	}
+}
+
+// headline says of a policy of the cluster that it refuses most requests.
+func (c *counting) headline() {
+	for _, p := range most(c.policies, func(one *figures) float64 { return float64(one.refused) }) {
+		for phase, n := range c.policies[p].phases {
+			if p.Namespace == "" && n >= leastRefused && 2*n > c.phases[phase] {
+				c.report.refusesMost = fmt.Sprintf("%s refuses most requests, %d of the last %d", printable.Line(p.String()), n, c.phases[phase])
+				return
+			}
+		}
 	}
 }
 

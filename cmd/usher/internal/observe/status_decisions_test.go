@@ -2,11 +2,14 @@ package observe_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/observe"
 	"github.com/usher-dev/usher/internal/observe/recent"
 )
@@ -46,7 +49,65 @@ func TestStatusNamesPolicies(t *testing.T) {
 		"ClusterObjectPolicy slow: slow: took up to 250ms, and 20ms or more of 2 of the last 42 requests: " + slow + at,
 		"ObjectPolicy shop/slower: slow: took up to 1s, and 20ms or more of 1 of the last 42 requests: " + slow + at,
 	}
-	if diff := cmp.Diff(want, observe.LookAt(decisions)); diff != "" {
+	headline, outdated, got := observe.LookAt(decisions)
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if headline != "ClusterObjectPolicy deny-all refuses most requests, 30 of the last 42" || outdated != 0 {
+		t.Errorf("got %q, and %d outdated decisions", headline, outdated)
+	}
+}
+
+// TestStatusIsOfPoliciesAsTheyAre: what policies refused that are deleted, or edited since, is not said of them.
+func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	stored := func(name string, edited, told time.Time) api.Policy {
+		text := fmt.Sprintf(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":%q,"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[
+			{"manager":"kubectl","time":%q},{"manager":"usher","subresource":"status","time":%q}]},"spec":{}}`, name, edited.Format(time.RFC3339), told.Format(time.RFC3339))
+		policy, err := api.Decode([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return policy
+	}
+	denied := func(phase string, after time.Duration, names ...string) *recent.Decision {
+		d := &recent.Decision{Request: recent.Request{Phase: phase}, Verdict: "deny", Time: noon.Add(after)}
+		for _, name := range names {
+			d.Rules = append(d.Rules, recent.Rule{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: name}, Outcome: usher.Rejected})
+		}
+		return d
+	}
+	var decisions []*recent.Decision
+	for range 5 {
+		decisions = append(decisions, &recent.Decision{Request: recent.Request{Phase: "mutate"}, Verdict: "allow", Time: noon}, denied("validate", -time.Minute, "gone", "mended"))
+	}
+	for range 4 {
+		decisions = append(decisions, denied("validate", time.Minute, "old"))
+	}
+	decisions = append(decisions, denied("validate", time.Minute, "mended"))
+	for _, test := range []struct {
+		reason    string
+		decisions []*recent.Decision
+		headline  string
+		outdated  int
+		says      []string
+	}{
+		{"one deleted, one mended", decisions, "", 5, []string{"ClusterObjectPolicy old: refused 4 of the last 15 requests"}},
+		{
+			"of the requests that are validated", decisions[7:], "ClusterObjectPolicy old refuses most requests, 4 of the last 7", 2,
+			[]string{"ClusterObjectPolicy old: refused 4 of the last 8 requests"},
+		},
+	} {
+		headline, outdated, says := observe.LookAt(test.decisions, stored("mended", noon, noon), stored("old", noon.Add(-time.Hour), noon.Add(time.Hour)))
+		for i := range says {
+			says[i], _, _ = strings.Cut(says[i], ": usher ")
+		}
+		if headline != test.headline || outdated != test.outdated {
+			t.Errorf("%s: got %q, and %d outdated decisions", test.reason, headline, outdated)
+		}
+		if diff := cmp.Diff(test.says, says); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
+		}
 	}
 }

@@ -20,6 +20,9 @@ const mostProblems = 50
 // print prints a report, the answer first.
 func (r *statusReport) print(out io.Writer) error {
 	answer := r.answer()
+	if r.refusesMost != "" && !r.unanswered() {
+		answer += "; " + r.refusesMost
+	}
 	if len(r.NamespaceProblems) > 0 {
 		answer += fmt.Sprintf("; policies of namespaces have %s of their own", cli.Count(len(r.NamespaceProblems), "problem", "problems"))
 	}
@@ -128,6 +131,9 @@ func (r *statusReport) rows() []string {
 	last, decisions := unknown, unknown
 	if d := r.Decisions; d != nil && d.Since != nil {
 		decisions = fmt.Sprintf("%d of the last %d denied, since %s", d.Denied, d.All, d.Since.UTC().Format(time.RFC3339))
+		if d.Outdated > 0 {
+			decisions += fmt.Sprintf("; %d of them by policies that are gone or have been edited since", d.Outdated)
+		}
 	} else if d != nil {
 		last, decisions = "none", "none since the replicas started"
 	}
