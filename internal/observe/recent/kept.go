@@ -301,8 +301,8 @@ func failsInPart(checks []usher.Check) bool {
 func (k *kept) addRule(f *usher.Finding) {
 	r := keptRule{rule: unique.Make(refOf(f)), outcome: indexOf(outcomes, string(f.Outcome)), ignored: f.Ignored}
 	for i := range f.Checks[:min(len(f.Checks), mostNames)] {
-		if check := f.Checks[i].Name; i == 0 || check != f.Checks[i-1].Name {
-			k.names = append(k.names, unique.Make(own(check)))
+		if check := &f.Checks[i]; i == 0 || check.Name != f.Checks[i-1].Name {
+			k.names = append(k.names, unique.Make(placeOf(check)))
 			r.validations++
 		}
 	}
@@ -316,6 +316,14 @@ func (k *kept) addRule(f *usher.Finding) {
 // refOf names the rule of a finding.
 func refOf(f *usher.Finding) ruleRef {
 	return ruleRef{usher.PolicyRef{Kind: own(f.Policy.Kind), Namespace: own(f.Policy.Namespace), Name: own(f.Policy.Name)}, own(f.Rule)}
+}
+
+// placeOf names a validation: its place, and the name that the policy gives it.
+func placeOf(c *usher.Check) string {
+	if c.Validation == "" {
+		return own(c.Name)
+	}
+	return own(c.Name + " (" + c.Validation + ")")
 }
 
 // own bounds a name of a policy.

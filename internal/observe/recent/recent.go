@@ -93,7 +93,7 @@ type Rule struct {
 	Outcome usher.Outcome   `json:"outcome"`
 	// Ignored says that the rule failed and the request went on.
 	Ignored bool `json:"ignored,omitempty"`
-	// Validations are the places of those that did not hold, and Exemptions the exemptions that
+	// Validations are the places of those that did not hold, with the names that the policy gives them, and Exemptions the exemptions that
 	// applied, in the form of [usher.PolicyRef.String]; the first few of each.
 	Validations []string `json:"validations,omitempty"`
 	Exemptions  []string `json:"exemptions,omitempty"`

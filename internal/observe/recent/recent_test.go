@@ -43,7 +43,7 @@ func TestWrap(t *testing.T) {
 		Findings: []usher.Finding{
 			{Policy: policy, Rule: "spec.validations", Outcome: usher.Rejected, Message: secret, PodOf: secret,
 				Err: errors.New(secret), Checks: []usher.Check{
-					{Name: "spec.validations[0]", Message: secret, Field: secret}, {Name: "spec.validations[0]", Message: secret}, {Name: "spec.validations[2]", Failed: true, Message: secret},
+					{Name: "spec.validations[0]", Validation: "owner", Message: secret, Field: secret}, {Name: "spec.validations[0]", Message: secret}, {Name: "spec.validations[2]", Failed: true, Message: secret},
 				}},
 			{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "q"}, Rule: "spec.validations", Outcome: usher.Passed},
 			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "r"}, Rule: "spec.mutations", Outcome: usher.Exempted, Exemptions: []usher.Exemption{
@@ -75,7 +75,7 @@ func TestWrap(t *testing.T) {
 		},
 		Verdict: "error", Code: 403, Changed: true, Warned: true, Failed: true,
 		Rules: []recent.Rule{
-			{Policy: policy, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0]", "spec.validations[2]"}},
+			{Policy: policy, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0] (owner)", "spec.validations[2]"}},
 			{Policy: d.Findings[2].Policy, Rule: "spec.mutations", Outcome: usher.Exempted, Exemptions: []string{"PolicyExemption shop/x"}},
 		},
 	}

@@ -11,10 +11,17 @@ import (
 	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
-// Lines returns decisions as usher watch prints them.
-func Lines(decisions []*recent.Decision) (string, error) {
+// Lines returns decisions as usher watch prints them, and PastLines as it does with --once.
+func Lines(decisions []*recent.Decision) (string, error) { return linesOf(decisions, &watchFlags{}) }
+
+// PastLines: see [Lines].
+func PastLines(decisions []*recent.Decision) (string, error) {
+	return linesOf(decisions, &watchFlags{once: true})
+}
+
+func linesOf(decisions []*recent.Decision, flags *watchFlags) (string, error) {
 	var out bytes.Buffer
-	p := &printer{flags: &watchFlags{}, streams: cli.Streams{Out: &out, Err: &out}}
+	p := &printer{flags: flags, streams: cli.Streams{Out: &out, Err: &out}}
 	for _, d := range decisions {
 		if err := p.print(served.Item{Decision: d}); err != nil {
 			return "", err

@@ -27,6 +27,29 @@ type printer struct {
 	shown *repeat
 	// hinted says that it was said how to see messages.
 	hinted bool
+	// past are the lines of --once, which are printed at the end in the order of time, and newest is the latest time of
+	// those that are printed at once.
+	past   []pastLine
+	newest time.Time
+}
+
+// A pastLine is a line about a time.
+type pastLine struct {
+	at   time.Time
+	text string
+}
+
+// write prints a line, or keeps it until the end.
+func (p *printer) write(at time.Time, text string) error {
+	if p.flags.once {
+		p.past = append(p.past, pastLine{at, text})
+		return nil
+	}
+	if at.After(p.newest) {
+		p.newest = at
+	}
+	_, err := io.WriteString(p.streams.Out, text)
+	return err
 }
 
 // print prints an item: as JSON or as a line. Losses and notices are for people and, of losses, for
@@ -69,18 +92,21 @@ func (p *printer) print(i served.Item) error {
 	if p.flags.explain {
 		text += p.explain(i)
 	}
-	if _, err := io.WriteString(p.streams.Out, text); err != nil {
+	if err := p.write(i.Decision.Time, text); err != nil {
 		return err
 	}
-	return p.hint(i.Decision)
-}
-
-// hint says once how to see messages, which replicas do not keep.
-func (p *printer) hint(d *recent.Decision) error {
-	if p.flags.explain || p.hinted || d.Verdict != string(usher.Deny) && !d.Failed {
+	if p.flags.explain || p.hinted || i.Decision.Verdict != string(usher.Deny) && !i.Decision.Failed {
 		return nil
 	}
 	p.hinted = true
+	if p.flags.once {
+		return nil // It comes after the lines.
+	}
+	return p.hint()
+}
+
+// hint says how to see messages, which replicas do not keep.
+func (p *printer) hint() error {
 	_, err := fmt.Fprintln(p.streams.Err, "usher watch: replicas keep no messages: with --explain each decision has its rules, and the command that shows its messages")
 	return err
 }
@@ -102,9 +128,8 @@ func (p *printer) json(i served.Item) error {
 func (p *printer) line(i served.Item) string {
 	d := i.Decision
 	word, colour := p.verdict(d)
-	at := d.Time.Local() //nolint:gosmopolitan // It is for the person at this terminal.
 	parts := []string{
-		cli.Paint(p.palette.Faint, at.Format("15:04:05.000")), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
+		cli.Paint(p.palette.Faint, clock(d.Time)), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
 		printable.Line(d.Operation), cli.Paint(p.palette.Bold, what(d)), cli.Paint(p.palette.Cyan, printable.Line(d.User)),
 	}
 	if marks := marks(d); len(marks) > 0 {

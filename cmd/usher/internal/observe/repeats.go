@@ -84,22 +84,44 @@ func (p *printer) tell(all ...*repeat) error {
 			continue
 		}
 		r.told = r.n
-		at := r.last.Local() //nolint:gosmopolitan // It is for the person at this terminal.
+		at := clock(r.last)
+		late := r.last.Before(p.newest)
 		what := r.title + ":"
-		if r == p.shown {
+		if r == p.shown && !p.flags.once {
 			what = "the same"
 		}
 		p.shown = r
-		text := fmt.Sprintf("%s %s %d times so far", at.Format("15:04:05.000"), what, r.n)
+		text := fmt.Sprintf("%s %s %d times so far", at, what, r.n)
+		if late {
+			// The lines are in the order of time.
+			text = fmt.Sprintf("%*s %s %d times until %s", len(at), "", what, r.n, at)
+		}
 		if took := p.took(r.longest); took != "" {
 			text += ", the longest " + took
 		}
-		if _, err := io.WriteString(p.streams.Out, cli.Paint(p.palette.Faint, text)+"\n"); err != nil {
+		if err := p.write(r.last, cli.Paint(p.palette.Faint, text)+"\n"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// end prints how often decisions were repeated.
-func (p *printer) end() error { return p.tell(p.repeats...) }
+// end prints how often decisions were repeated, and what was kept for the end.
+func (p *printer) end() error {
+	if err := p.tell(p.repeats...); err != nil {
+		return err
+	}
+	slices.SortStableFunc(p.past, func(a, b pastLine) int { return a.at.Compare(b.at) })
+	for _, line := range p.past {
+		if _, err := io.WriteString(p.streams.Out, line.text); err != nil {
+			return err
+		}
+	}
+	if p.flags.once && p.hinted {
+		return p.hint()
+	}
+	return nil
+}
+
+// clock returns a time of the day for the person at this terminal.
+func clock(t time.Time) string { return t.Local().Format("15:04:05.000") } //nolint:gosmopolitan // See above.

@@ -49,7 +49,33 @@ func TestRetriesAreFolded(t *testing.T) {
 	want := []string{
 		"allowed CREATE Pod shop/web-7f9c-x2k4l rs", "allowed CREATE Pod shop/api-6c9f-x2k4l rs", "the same 3 times so far",
 		"allowed CREATE Pod shop/web-7f9c-aeiou rs", "allowed DELETE Pod shop/web-7f9c-x2k4l rs",
-		"allowed CREATE Pod shop/api-6c9f-p9d7s rs", "allowed CREATE Pod shop/web-7f9c-* rs: 3 times so far",
+		"allowed CREATE Pod shop/api-6c9f-p9d7s rs", "CREATE Pod shop/web-7f9c-* rs: 3 times until " + all[4].Time.Local().Format("15:04:05.000"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestPastRetriesAreInOrder: with --once all is known, and every line is where its time is.
+func TestPastRetriesAreInOrder(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	var all []*recent.Decision
+	for i, name := range []string{"web-7f9c-x2k4l", "api-6c9f-x2k4l", "web-7f9c-p9d7s", "other", "another"} {
+		all = append(all, &recent.Decision{Time: at.Add(time.Duration(i) * time.Second), Verdict: "deny", Request: recent.Request{Operation: "CREATE", Kind: "Pod", Namespace: "shop", Name: name, User: "rs"}})
+	}
+	text, err := observe.PastLines(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(text) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		got = append(got, rest)
+	}
+	want := []string{
+		"denied  CREATE Pod shop/web-7f9c-x2k4l rs", "denied  CREATE Pod shop/api-6c9f-x2k4l rs", "denied CREATE Pod shop/web-7f9c-* rs: 2 times so far",
+		"denied  CREATE Pod shop/other rs", "denied  CREATE Pod shop/another rs", hint,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

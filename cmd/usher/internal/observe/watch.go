@@ -175,15 +175,23 @@ func (f *watchFlags) printLast(ctx context.Context, p *printer, all []*replica.R
 		return err
 	}
 	if len(items) == 0 {
-		if _, err := fmt.Fprintln(p.streams.Err, "usher watch: nothing; a replica knows the last decisions since it started, and older ones are in its log: see docs/watch.md"); err != nil {
+		if _, err := fmt.Fprintln(p.streams.Err, "usher watch: nothing, as far as the decisions of replicas go back; older ones are in their logs: see docs/watch.md"); err != nil {
 			return err
 		}
 	}
-	for _, i := range append(items, reaches...) {
+	for _, i := range items {
 		i.Replicas = len(all)
 		if err := p.print(i); err != nil {
 			return err
 		}
 	}
-	return p.end()
+	if err := p.end(); err != nil {
+		return err
+	}
+	for _, i := range reaches {
+		if err := p.print(i); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -490,6 +490,17 @@ func TestWatchUntrusted(t *testing.T) {
 	w.end()
 }
 
+// TestWatchWithoutDecisions: an empty list says how far back the decisions go.
+func TestWatchWithoutDecisions(t *testing.T) {
+	t.Parallel()
+	a := newReplica(t)
+	w := watch(t, "secret", []*replica{a}, "--denied")
+	oldest := time.Now().Add(-time.Hour)
+	a.stream().write <- fmt.Sprintf("id: p-1\nevent: current\ndata: {\"oldest\":%q}\n\n", oldest.UTC().Format(time.RFC3339Nano))
+	w.err.wait(t, "nothing yet: its decisions go back to "+oldest.Format("15:04:05")+", 1h0m")
+	w.end()
+}
+
 // TestWatchOnceWithoutDecisions: that there is nothing is said, and where there may be more.
 func TestWatchOnceWithoutDecisions(t *testing.T) {
 	t.Parallel()
@@ -501,7 +512,7 @@ func TestWatchOnceWithoutDecisions(t *testing.T) {
 	if err := <-w.ended; err != nil {
 		t.Fatal(err)
 	}
-	if w.out.String() != "" || !strings.Contains(w.err.String(), "older ones are in its log") {
+	if w.out.String() != "" || !strings.Contains(w.err.String(), "older ones are in their logs") || !strings.Contains(w.err.String(), ": it lists no decisions: ") {
 		t.Errorf("%q, %q", w.out.String(), w.err.String())
 	}
 }

@@ -125,7 +125,8 @@ func (d *Decisions) List(ctx context.Context, r *replica.Replica) (list Listed, 
 	return list, nil
 }
 
-// ListAll returns the last decisions of all replicas, in the order of time, and how far back those of each go.
+// ListAll returns the last decisions of all replicas, in the order of time, and, if they are to go back to some time or
+// there are none, how far back those of each go.
 func (d *Decisions) ListAll(ctx context.Context, all []*replica.Replica) (items, reaches []Item, err error) {
 	for _, r := range all {
 		listed, err := d.List(ctx, r)
@@ -139,9 +140,10 @@ func (d *Decisions) ListAll(ctx context.Context, all []*replica.Replica) (items,
 		if listed.Lost > 0 {
 			items = append(items, Item{Replica: r.Name, Lost: listed.Lost, due: now})
 		}
-		if d.Filter.Since > 0 {
-			reaches = append(reaches, Item{Replica: r.Name, Notice: d.Reach(listed.Oldest, now)})
-		}
+		reaches = append(reaches, Item{Replica: r.Name, Notice: d.Reach(listed.Oldest, now)})
+	}
+	if d.Filter.Since == 0 && len(items) > 0 {
+		reaches = nil
 	}
 	return Newest(items, d.Last), reaches, nil
 }

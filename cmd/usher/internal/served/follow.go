@@ -208,8 +208,13 @@ func (f *follower) take(ctx context.Context, e *event) error {
 	}
 	switch e.kind {
 	case "current":
-		if f.since > 0 && !f.current {
-			f.tell(ctx, Item{Notice: f.of.Reach(data.Oldest, time.Now())})
+		reach := f.of.Reach(data.Oldest, time.Now())
+		switch {
+		case f.current:
+		case f.since > 0:
+			f.tell(ctx, Item{Notice: reach})
+		case f.latest.IsZero() && f.last > 0:
+			f.tell(ctx, Item{Notice: "nothing yet: " + reach})
 		}
 		f.caughtUp(ctx)
 	case "lost":
