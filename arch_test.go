@@ -53,7 +53,7 @@ var mayImport = []struct {
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	// Slow programs are suspended for those who make them slow.
 	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/printable"}},
-	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/..."}},
+	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/printable"}},
 	// What its dialects share knows expressions, and no policies.
 	{"internal/lang/cel", []string{".", "internal/lang/cel/closure", "internal/lang/cel/meter", "internal/lang/quantity", "internal/rule/allowance"}},
 	{"internal/lang/cel/meter", []string{"internal/rule/allowance"}},
@@ -74,7 +74,7 @@ var mayImport = []struct {
 	// Commands give up policies that do not end.
 	{"internal/compile/bounded", []string{"api", "internal/compile", "internal/rule", "internal/stall", "source"}},
 	// It proves policies as other policies have left them.
-	{"internal/compile/guard", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/...", "internal/jsonpatch", "internal/proof"}},
+	{"internal/compile/guard", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/...", "internal/jsonpatch", "internal/printable", "internal/proof"}},
 	{"internal/index", []string{".", "internal/rule", "internal/podtemplate"}},
 	// Exemptions are for containers of pods, and of the templates of workloads.
 	{"internal/engine", []string{".", "fact", "internal/rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate", "internal/stall"}},
@@ -211,7 +211,7 @@ var mayImport = []struct {
 	{"internal/jsontree", nil},
 	// Commands give up what engines and programs do not.
 	{"internal/stall", nil},
-	// Text of others, for terminals, responses and headers.
+	// Text for people, and that of others for terminals, responses and headers.
 	{"internal/printable", nil},
 	{"internal/printable/printabletest", nil},
 	{"internal/ratelog", nil},

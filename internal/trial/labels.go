@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,6 +14,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -52,7 +52,7 @@ func (t *run) relabels(ctx context.Context) {
 	slices.Sort(lost)
 	what, have, by := "the label "+lost[0], "it", "it"
 	if len(lost) > 1 {
-		what = "the labels " + strings.Join(lost[:len(lost)-1], ", ") + " and " + lost[len(lost)-1]
+		what = "the labels " + printable.List(lost, "and")
 		have, by = "them", "one of them"
 	}
 	p := t.problem(

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -44,10 +45,8 @@ func (t *together) problems() []rule.Problem {
 	for _, one := range t.all {
 		slices.Sort(one.kinds)
 		one.What = one.before
-		if last := len(one.kinds) - 1; last > 0 {
-			one.What += strings.Join(one.kinds[:last], ", ") + " and " + one.kinds[last] + one.after
-		} else if last == 0 {
-			one.What += one.kinds[0] + one.after
+		if len(one.kinds) > 0 {
+			one.What += printable.List(one.kinds, "and") + one.after
 		}
 		all = append(all, one.Problem)
 	}

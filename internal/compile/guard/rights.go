@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
@@ -137,11 +138,7 @@ func (r *Right) lacks(verbs []string) string {
 	if r.Instead != "" {
 		return r.Instead
 	}
-	last := len(verbs) - 1
-	if last > 0 {
-		verbs = []string{strings.Join(verbs[:last], ", ") + " and " + verbs[last]}
-	}
-	why := fmt.Sprintf("%s permission to %s%s, which %s does not have", r.What, verbs[0], target(r.Ask), r.Ask.User.Name)
+	why := fmt.Sprintf("%s permission to %s%s, which %s does not have", r.What, printable.List(verbs, "and"), target(r.Ask), r.Ask.User.Name)
 	if r.Help != "" {
 		why += " (" + r.Help + ")"
 	}

@@ -1,10 +1,12 @@
 package condition
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // An operator is one way to compare, in both of its forms: the CUE that a template renders to and
@@ -65,8 +67,7 @@ func operatorOf(cond v1alpha1.Cond) (operator, error) {
 		}
 		names[i] = string(op.cond)
 	}
-	last := len(names) - 1
-	return operator{}, fmt.Errorf("use %s or %s", strings.Join(names[:last], ", "), names[last])
+	return operator{}, errors.New("use " + printable.List(names, "or"))
 }
 
 // packages returns the packages of CUE that the comparison uses.

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,9 +8,10 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // A process is a worker as its parent sees it. It answers one request at a time.
@@ -22,7 +22,7 @@ type process struct {
 	started time.Time
 	// last is the id of the last request.
 	last   uint64
-	stderr head
+	stderr printable.Head
 	// startup is the CPU time of the process before its hello.
 	startup time.Duration
 	// priority, turn, which is that of the request that it has, and used, when it had the last one, are
@@ -34,6 +34,9 @@ type process struct {
 	// ended is closed when the process has ended and its error output was read.
 	ended chan struct{}
 }
+
+// longestHead is how many bytes of the error output are kept.
+const longestHead = 2000
 
 // startTimeout is how long a worker may take until its hello. One of low priority may take four times
 // as long, since it hardly gets the processor where that is busy.
@@ -50,7 +53,7 @@ func start(path string, memory int64, kinds []Kind) (*process, error) {
 		closeAll(childIn, in)
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
-	p := &process{in: in, out: out, started: time.Now(), ended: make(chan struct{})}
+	p := &process{in: in, out: out, started: time.Now(), ended: make(chan struct{}), stderr: printable.Head{Limit: longestHead}}
 	p.cmd = &exec.Cmd{
 		Path: path, Args: []string{name}, Dir: "/",
 		Env:   []string{memoryVariable + "=" + strconv.FormatInt(memory, 10), kindsVariable + "=" + string(kinds)},
@@ -218,26 +221,4 @@ func (p *process) said() string {
 		return ""
 	}
 	return ": " + text
-}
-
-// A head keeps the beginning of what is written to it.
-type head struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-const longestHead = 2000
-
-// Write implements io.Writer. It never fails.
-func (h *head) Write(text []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.b.Write(text[:min(len(text), longestHead-h.b.Len())])
-	return len(text), nil
-}
-
-func (h *head) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return strings.ToValidUTF8(h.b.String(), "")
 }

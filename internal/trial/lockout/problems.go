@@ -99,8 +99,7 @@ func where(some []Finding) string {
 	case 1:
 		return fmt.Sprintf(" (%s is the namespace of the sample: in your cluster, %s)", names[0], meant)
 	}
-	last := len(names) - 1
-	return fmt.Sprintf(" (%s and %s are the namespaces of the samples: in your cluster, %s)", strings.Join(names[:last], ", "), names[last], meant)
+	return fmt.Sprintf(" (%s are the namespaces of the samples: in your cluster, %s)", printable.List(names, "and"), meant)
 }
 
 // meant says which namespaces of a cluster those of the samples are.

@@ -115,7 +115,7 @@ func settings() map[string]meaning {
 		// Of an exemption it is what follows instead of a denial.
 		"action":    {"", []string{"string"}, []string{"what follows instead of the denial", "what follows from a validation that fails"}},
 		"packs":     one("", "stringArray", "folder with a pack.yaml, or with folders that have one: packs of your own; or one in a registry, oci://HOST/NAME@sha256:DIGEST (repeatable)"),
-		"signed-by": one("", "string", "file that says whose signature packs in registries must have: a public key in PEM, or YAML with identity or identityRegexp, issuer and trustedRoot; usher-verify, from the $PATH, verifies it"),
+		"signed-by": one("", "string", "file that says whose signature packs in registries must have: a public key in PEM, or YAML with identity or identityRegexp, issuer and trustedRoot; usher-verify, beside usher or in the $PATH, verifies it"),
 		"params":    one("", "stringArray", "value of a param in YAML"),
 	}
 }

@@ -359,8 +359,5 @@ func (r *run) names(f *finding, and string) string {
 	if more := len(names) - mostNames; more > 1 {
 		names = append(names[:mostNames], fmt.Sprintf("%d other kinds", more))
 	}
-	if last := len(names) - 1; last > 0 {
-		return strings.Join(names[:last], ", ") + " " + and + " " + names[last]
-	}
-	return strings.Join(names, "")
+	return printable.List(names, and)
 }
