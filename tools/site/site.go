@@ -54,6 +54,7 @@ func read(root *os.Root, source string) (*site, error) {
 		s.pages[name] = p
 		next = append(next, s.linked(p)...)
 	}
+	s.groups = s.navigation()
 	// Links are checked once all headings are known.
 	for _, name := range slices.Sorted(maps.Keys(s.pages)) {
 		if err := s.resolve(s.pages[name]); err != nil {
@@ -63,7 +64,6 @@ func read(root *os.Root, source string) (*site, error) {
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	s.groups = s.navigation()
 	return s, nil
 }
 
@@ -71,14 +71,24 @@ func read(root *os.Root, source string) (*site, error) {
 func (s *site) linked(p *page) []string {
 	var all []string
 	for _, link := range p.links {
-		if target, err := url.Parse(string(link.Destination)); err == nil && !target.IsAbs() && path.Ext(target.Path) == ".md" {
-			name := path.Join(path.Dir(p.path), target.Path)
-			if info, err := s.root.Stat(name); err == nil && info.Mode().IsRegular() {
-				all = append(all, name)
-			}
+		if name := s.document(p, link); name != "" {
+			all = append(all, name)
 		}
 	}
 	return all
+}
+
+// document returns the document that a link of a page leads to, or nothing if it leads to something else.
+func (s *site) document(p *page, link *ast.Link) string {
+	target, err := url.Parse(string(link.Destination))
+	if err != nil || target.IsAbs() || path.Ext(target.Path) != ".md" {
+		return ""
+	}
+	name := path.Join(path.Dir(p.path), target.Path)
+	if info, err := s.root.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return name
 }
 
 // resolve has the links and images of a page lead to what the site has, or to where the repository is shown.
@@ -149,31 +159,28 @@ func relative(from, to *page) string {
 
 // navigation returns the groups of the index: below a heading, the document that each row of a table links first.
 func (s *site) navigation() []group {
+	from := s.pages[index]
+	if from == nil {
+		return nil
+	}
 	var groups []group
-	for node := s.pages[index].tree.FirstChild(); node != nil; node = node.NextSibling() {
+	for node := from.tree.FirstChild(); node != nil; node = node.NextSibling() {
 		if heading, ok := node.(*ast.Heading); ok && heading.Level == 2 {
-			groups = append(groups, group{Title: s.pages[index].textOf(heading)})
+			groups = append(groups, group{Title: from.textOf(heading)})
 		}
 		if node.Kind() != extension.KindTable || len(groups) == 0 {
 			continue
 		}
 		last := &groups[len(groups)-1]
 		for row := node.FirstChild(); row != nil; row = row.NextSibling() {
-			if link, ok := row.FirstChild().FirstChild().(*ast.Link); ok {
-				last.pages = append(last.pages, s.at(s.pages[index], string(link.Destination)))
+			link, ok := row.FirstChild().FirstChild().(*ast.Link)
+			if !ok {
+				continue
+			}
+			if to := s.pages[s.document(from, link)]; to != nil {
+				last.pages = append(last.pages, to)
 			}
 		}
 	}
 	return slices.DeleteFunc(groups, func(g group) bool { return len(g.pages) == 0 })
-}
-
-// at returns the page that a resolved link of another leads to.
-func (s *site) at(from *page, destination string) *page {
-	file := path.Join(path.Dir(from.file), destination)
-	for _, p := range s.pages {
-		if p.file == file {
-			return p
-		}
-	}
-	return from
 }
