@@ -34,7 +34,7 @@ func TestOneVersion(t *testing.T) {
 		t.Errorf("Artifact Hub is told of the images %v: %v", images, err)
 	}
 	// Images and versions, wherever a user may copy them.
-	named := regexp.MustCompile(`(?:ghcr\.io/usher-dev/usher:|ghcr\.io/usher-dev/charts/usher --version |usher-dev/usher/cmd/usher@v|githubusercontent\.com/usher-dev/usher/v|app\.kubernetes\.io/version: "|releases/download/v)(\d+\.\d+\.\d+)`)
+	named := regexp.MustCompile(`(?:ghcr\.io/usher-dev/usher:|ghcr\.io/usher-dev/charts/usher --version |usher-dev/usher/cmd/usher(?:-verify)?@v|githubusercontent\.com/usher-dev/usher/v|app\.kubernetes\.io/version: "|releases/download/v)(\d+\.\d+\.\d+)`)
 	found := 0
 	for _, file := range []string{"manifests/usher.yaml", "manifests/tenants.yaml", "../docs/install.md", "../docs/upgrading.md", "../README.md"} {
 		text, err := os.ReadFile(file)

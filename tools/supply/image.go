@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// image writes an OCI layout with the image of each platform of Linux that has a binary, and returns the digest of
+// image writes an OCI layout with the image of each platform of Linux that has a binary of usher, and returns the digest of
 // their index. It is the image of the Dockerfile.
 func (r *release) image(dir string, created time.Time) (string, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, binary := range r.of("Binary") {
-		if binary.OS != "linux" {
+		if binary.OS != "linux" || binary.Name != "usher" {
 			continue
 		}
 		platform, err := r.platform(binary, created)

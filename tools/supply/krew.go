@@ -26,16 +26,18 @@ func (r *release) krew(dir string) error {
 	)
 	platforms := []platform{}
 	for _, archive := range r.of("Archive") {
-		binary := "usher"
+		ending := ""
 		if archive.OS == "windows" {
-			binary += ".exe"
+			ending = ".exe"
 		}
+		binary := "usher" + ending
 		platforms = append(platforms, platform{
 			Selector: map[string]map[string]string{"matchLabels": {"os": archive.OS, "arch": archive.Arch}},
 			URI:      "https://github.com/usher-dev/usher/releases/download/v" + r.Version + "/" + archive.Name,
 			SHA256:   archive.digest,
-			Files:    []file{{binary, "."}, {"LICENSE", "."}},
-			Bin:      binary,
+			// Usher looks for usher-verify beside itself.
+			Files: []file{{binary, "."}, {"usher-verify" + ending, "."}, {"LICENSE", "."}},
+			Bin:   binary,
 		})
 	}
 	manifest := map[string]any{

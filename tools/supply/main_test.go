@@ -41,12 +41,13 @@ func built(t *testing.T) string {
 		"dist/metadata.json": `{"tag": "v1.2.3", "version": "1.2.3", "commit": "` + commit + `"}`,
 		"dist/artifacts.json": `[
 			{"name": "usher", "path": "dist/amd64/usher", "goos": "linux", "goarch": "amd64", "type": "Binary"},
+			{"name": "usher-verify", "path": "dist/amd64/usher-verify", "goos": "linux", "goarch": "amd64", "type": "Binary"},
 			{"name": "usher", "path": "dist/arm64/usher", "goos": "linux", "goarch": "arm64", "type": "Binary"},
 			{"name": "usher.exe", "path": "dist/windows/usher.exe", "goos": "windows", "goarch": "amd64", "type": "Binary"},
 			{"name": "usher_linux_amd64.tar.gz", "path": "dist/usher_linux_amd64.tar.gz", "goos": "linux", "goarch": "amd64", "type": "Archive"},
 			{"name": "usher_windows_amd64.zip", "path": "dist/usher_windows_amd64.zip", "goos": "windows", "goarch": "amd64", "type": "Archive"},
 			{"name": "checksums.txt", "path": "dist/checksums.txt", "type": "Checksum"}]`,
-		"dist/amd64/usher": "binary for amd64", "dist/arm64/usher": "binary for arm64", "dist/windows/usher.exe": "for Windows",
+		"dist/amd64/usher": "binary for amd64", "dist/amd64/usher-verify": "another program", "dist/arm64/usher": "binary for arm64", "dist/windows/usher.exe": "for Windows",
 		"dist/usher_linux_amd64.tar.gz": "archive", "dist/usher_windows_amd64.zip": "another archive",
 		"dist/usher-1.2.3.tgz": chart.String(),
 	} {
@@ -251,8 +252,9 @@ func TestKrew(t *testing.T) {
 		if digests[name] == "" || platform.SHA256 != digests[name] || !strings.Contains(platform.URI, "/v1.2.3/") {
 			t.Errorf("%s has the digest %s", platform.URI, platform.SHA256)
 		}
-		if want := map[string]string{"linux": "usher", "windows": "usher.exe"}[platform.Selector.MatchLabels["os"]]; platform.Bin != want || platform.Files[0].From != want {
-			t.Errorf("%s: the binary is %s", name, platform.Bin)
+		ending := map[string]string{"windows": ".exe"}[platform.Selector.MatchLabels["os"]]
+		if platform.Bin != "usher"+ending || platform.Files[0].From != platform.Bin || platform.Files[1].From != "usher-verify"+ending {
+			t.Errorf("%s: the binary is %s, of %v", name, platform.Bin, platform.Files)
 		}
 	}
 }
