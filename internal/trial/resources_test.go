@@ -145,6 +145,7 @@ func TestDefinitionsChange(t *testing.T) {
 func TestSchemasOfDefinitionsMayChange(t *testing.T) {
 	t.Parallel()
 	known, asked := gadgetKinds(t), false
+	known.Complete = true
 	try := trial.New(trial.Options{Kinds: func(_ context.Context, _ *kind.Set, of []schema.GroupVersionKind) *kind.Set {
 		asked = asked || slices.ContainsFunc(of, func(k schema.GroupVersionKind) bool { return k.Kind == "Gadget" })
 		return known
@@ -152,5 +153,15 @@ func TestSchemasOfDefinitionsMayChange(t *testing.T) {
 	result := try.Try(t.Context(), admissionPolicy(t, []string{gadgets}, validations("object.spec.owners == 'a'")))
 	if len(result.Problems) == 0 || !result.Unsettled || !asked {
 		t.Errorf("problems %v, a later try may differ: %t, the schema is asked for: %t", result.Problems, result.Unsettled, asked)
+	}
+	// Who writes it is told that the schema may be that of before.
+	for expression, want := range map[string]bool{"object.spec.owners == 'a'": true, "object.metadata.name != 'a'": false} {
+		problems := try.Problems(t.Context(), admissionPolicy(t, []string{gadgets}, validations(expression)))
+		told := slices.ContainsFunc(problems, func(p rule.Problem) bool {
+			return strings.HasPrefix(p.What, "types in expressions are checked by the schema of Gadget in example.com/v1 that the API server published last")
+		})
+		if told != want {
+			t.Errorf("%s: the age of the schema is told: %t, in %v", expression, told, problems)
+		}
 	}
 }

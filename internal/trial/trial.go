@@ -70,6 +70,8 @@ type Report struct {
 	// Cut says that the time was over before everything was tried.
 	Cut bool
 
+	// advised names a custom kind of a cluster by whose schema types in expressions are wrong; "" if there is none.
+	advised string
 	// schemas are those of custom kinds by which it was tried: see [Trial.Outdated].
 	schemas map[schema.GroupVersionKind]*kind.Schema
 }
@@ -83,6 +85,12 @@ func (r Report) Same(other Report) bool {
 // Problems returns the problems for the author of a policy, including what was not tried.
 func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem {
 	result := t.Try(ctx, c)
+	if of := result.advised; of != "" {
+		result.Problems = append(result.Problems, rule.Problem{
+			Policy: c.Ref, Severity: rule.Warning, What: "types in expressions are checked by the schema of " + of + " that the API server published last: it publishes a changed definition some seconds later",
+			Do: "if the definition has just changed, write the policy again",
+		})
+	}
 	for _, skipped := range result.Skipped {
 		result.Problems = append(result.Problems, rule.Problem{Policy: c.Ref, Severity: rule.Warning, What: "not tried on " + skipped})
 	}
@@ -180,6 +188,11 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	}
 	result.Problems = append(result.Problems, fieldPathProblems(set, c, p.Matches())...)
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
+	custom := t.custom(set, p.Matches())
+	if len(problems) > 0 && len(custom) > 0 && set.Complete {
+		apiVersion, name := custom[0].ToAPIVersionAndKind()
+		result.advised = name + " in " + apiVersion
+	}
 	problems = append(problems, t.nameProblems(c, p)...)
 	noKind := dataProblems(set, c)
 	result.Problems = append(result.Problems, noKind...)
@@ -188,7 +201,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 		problems = t.tryAdmission(ctx, set, c, words)
 	}
 	result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
-	result.Unsettled = result.Unsettled || len(wrong)+len(skipped)+len(noKind) > 0 || len(problems) > 0 && len(t.custom(set, p.Matches())) > 0
+	result.Unsettled = result.Unsettled || len(wrong)+len(skipped)+len(noKind) > 0 || len(problems) > 0 && len(custom) > 0
 }
 
 // kindsRead returns the kinds that a policy selects, and those that it reads.
