@@ -48,6 +48,7 @@ func exemptionStates(versions []*version, ineffective []rule.Problem) []rule.Exe
 		}
 		state := rule.ExemptionState{
 			Ref: v.newest.Ref, UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
+			Created:  v.newest.Policy.Object.GetCreationTimestamp().Time,
 			Problems: slices.Clone(v.newest.Problems),
 		}
 		if v.good != nil && v.good.Exemption != nil {

@@ -109,10 +109,21 @@ func validCondition(known status, p *rule.State, o outlook, x *rule.ExemptionSta
 
 func text(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// expiresSoon returns the condition, or nil if the exemption is not in force or does not expire
-// within a week.
+// expiresSoon returns the condition, or nil if the exemption is not in force or does not expire soon: in its last
+// week, if it is for more than two weeks, in its last day, if it is for more than two days, or else in the last tenth
+// of its time.
 func expiresSoon(p *rule.State, x *rule.ExemptionState, inForce bool, now time.Time) *metav1.Condition {
-	if !inForce || x == nil || x.Expires.Sub(now) > week {
+	if !inForce || x == nil {
+		return nil
+	}
+	soon := week
+	switch all := x.Expires.Sub(x.Created); {
+	case all <= 2*day:
+		soon = all / 10
+	case all <= 2*week:
+		soon = day
+	}
+	if x.Expires.Sub(now) > soon {
 		return nil
 	}
 	c := &metav1.Condition{

@@ -50,16 +50,33 @@ func TestStatusOfExemptions(t *testing.T) {
 	}{
 		{reason: "in force, written once", expires: 90 * day, days: 20, want: []string{"0s " + valid + proven}},
 		{
-			reason: "a week before, a day before, and at the end", expires: 10 * day, days: 20,
+			reason: "a week before, a day before, and at the end", expires: 20 * day, days: 30,
 			want: []string{
 				"0s " + valid + proven,
-				"72h0m0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinAWeek) event ExpiresWithinAWeek",
-				"216h0m0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinADay) event ExpiresWithinADay",
-				"240h0m0s Valid=False(Expired)" + proven + " event Expired",
+				"312h0m0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinAWeek) event ExpiresWithinAWeek",
+				"456h0m0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinADay) event ExpiresWithinADay",
+				"480h0m0s Valid=False(Expired)" + proven + " event Expired",
 			},
 		},
 		{
-			reason: "one that is written for two days is announced once", expires: 2 * day, days: 3,
+			reason: "one that is written for a week expires soon in its last day", expires: 7 * day, days: 8,
+			want: []string{
+				"0s " + valid + proven,
+				"144h0m0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinADay) event ExpiresWithinADay",
+				"168h0m0s Valid=False(Expired)" + proven + " event Expired",
+			},
+		},
+		{
+			reason: "one that is written for 20 hours expires soon in the last tenth of its time", expires: 20 * time.Hour, days: 1,
+			want: []string{
+				"0s " + valid + proven,
+				"18h0m0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinADay) event ExpiresWithinADay",
+				"20h0m0s Valid=False(Expired)" + proven + " event Expired",
+			},
+		},
+		{
+			reason: "one that is known for long, and is extended for two days", expires: 2 * day, days: 3,
+			change: func(_ *rule.State, x *rule.ExemptionState) { x.Created = begin.Add(-90 * day) },
 			want: []string{
 				"0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinAWeek)",
 				"24h0m0s " + valid + proven + " ExpiresSoon=True(ExpiresWithinADay) event ExpiresWithinADay",
@@ -102,7 +119,7 @@ func TestStatusOfExemptions(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			p := exempting()
-			x := rule.ExemptionState{Ref: p.Policy, UID: p.UID, Generation: p.Generation, Expires: begin.Add(test.expires)}
+			x := rule.ExemptionState{Ref: p.Policy, UID: p.UID, Generation: p.Generation, Created: begin, Expires: begin.Add(test.expires)}
 			if test.change != nil {
 				test.change(&p, &x)
 			}

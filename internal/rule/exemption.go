@@ -115,6 +115,8 @@ type ExemptionState struct {
 	// UID and Generation are those of the version in force. An exemption from a file has no UID.
 	UID        types.UID
 	Generation int64
+	// Created is when it was created; zero if that is not known.
+	Created time.Time
 	// Expires is when it ends; zero if no version of it compiles.
 	Expires time.Time
 	// Uses is how many requests have been exempt since this process began to follow policies, and

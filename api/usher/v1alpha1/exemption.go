@@ -185,7 +185,8 @@ type PolicyExemptionStatus struct {
 const (
 	// ConditionValid: the exemption is in force at every replica.
 	ConditionValid = "Valid"
-	// ConditionExpiresSoon: the exemption is in force, and expires within a week.
+	// ConditionExpiresSoon: the exemption is in force, and expires within a week if it is for more than two weeks, within
+	// a day if it is for more than two days, or else after nine tenths of its time.
 	ConditionExpiresSoon = "ExpiresSoon"
 	// ConditionUnused: the exemption has been in force for 30 days without a use.
 	ConditionUnused = "Unused"
