@@ -27,6 +27,8 @@ type Report struct {
 	Objects int `json:"objects"`
 	// Partial says that Policies are those with results: of others nothing is known.
 	Partial bool `json:"-"`
+	// Namespace is the one that was audited, of a cluster that Usher audits; "" for all.
+	Namespace string `json:"-"`
 	// Kinds are the kinds that were read from a cluster.
 	Kinds []result.KindStatus `json:"kinds,omitempty"`
 	// LeftOut are kinds of policies that are not those of the namespace that is audited, and that the user may not list.
@@ -58,6 +60,8 @@ type Result struct {
 	// known.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
+	// Forbidden is the kind that the user may not list, if that is why there is no other result; else "".
+	Forbidden string `json:"-"`
 }
 
 // A Policy is a policy, and the counts of its results.

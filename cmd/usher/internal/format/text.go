@@ -29,7 +29,8 @@ type Layout struct {
 // of the policies with results, and a line that sums it all up.
 func Text(w io.Writer, r *Report, l Layout) error {
 	t := text{Layout: l}
-	t.groups(r.Results)
+	t.groups(slices.DeleteFunc(slices.Clone(r.Results), func(one Result) bool { return one.Forbidden != "" }))
+	t.forbidden(r.Results)
 	t.notJudged(r.NotJudged)
 	t.policies(r)
 	t.end(r)
@@ -151,6 +152,20 @@ func fold(sentence string, width int) []string {
 	return lines
 }
 
+// forbidden prints in one line which kinds the user may not list.
+func (t *text) forbidden(results []Result) {
+	var kinds []string
+	for i := range results {
+		if of := printable.Line(results[i].Forbidden); of != "" && !slices.Contains(kinds, of) {
+			kinds = append(kinds, of)
+		}
+	}
+	if len(kinds) > 0 {
+		t.wrap("", cli.Paint(t.Palette.Red, "not read:"), "not read:", "you may not list "+strings.Join(kinds, ", ")+": what policies say of them is not known, and counts as an error")
+		t.WriteByte('\n')
+	}
+}
+
 // notJudged prints the rules that say nothing of objects, and why.
 func (t *text) notJudged(rules []judge.Unjudged) {
 	for _, r := range rules {
@@ -240,6 +255,9 @@ func (r *Report) extent() string {
 	}
 	if r.Objects >= 0 {
 		parts = slices.Insert(parts, 0, cli.Count(r.Objects, "object", "objects")+r.ofKinds())
+	}
+	if r.Namespace != "" {
+		parts = slices.Insert(parts, 0, "namespace "+printable.Line(r.Namespace))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -195,6 +195,9 @@ func (sc *scan) cannotRead(kind result.Kind, err error) {
 	message := fmt.Sprintf("%s cannot be read: %v", kind.Resource.GroupResource(), err)
 	for _, ref := range refs {
 		one := format.Result{Result: result.Result{Object: about, Policy: ref, Status: result.Error, Message: message}}
+		if apierrors.IsForbidden(err) {
+			one.Forbidden = kind.Resource.GroupResource().String()
+		}
 		sc.results = append(sc.results, one)
 		sc.count(ref, result.Error, 1)
 	}

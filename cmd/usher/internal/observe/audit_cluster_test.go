@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,12 +41,13 @@ spec:
 		want      string
 	}{
 		{"no right to policies", "/apis/", nil,
-			"no policies of the cluster can be used: you may not list 9 kinds of policies, 2 of exemptions: 4 of admissionregistration.k8s.io, 3 of policy.kcloudlabs.io, 4 of usher.dev: name policies"},
-		{"that a namespace may be audited", "/apis/", []string{"-n", ""}, "no policies of the cluster can be used (without -n: -n default audits one namespace)"},
+			"no policies: the cluster has none that you may list, and -p names none: you may not list 9 kinds of policies, 2 of exemptions: 4 of admissionregistration.k8s.io, 3 of policy.kcloudlabs.io, 4 of usher.dev: name policies"},
+		{"that a namespace may be audited", "/apis/", []string{"-n", ""}, "-p names none (without -n: -n default audits one namespace)"},
 		{"what to do about it", "/apis/usher.dev", nil,
 			"clusterpolicyexemptions.usher.dev, objectpolicies.usher.dev, policyexemptions.usher.dev: name policies with -p, or have an administrator grant you the verb list on these kinds (docs/explain.md#rights has the ClusterRole)"},
+		{"no policies", "", []string{"-n", "shop"}, "no policies: the cluster has none that you may list, and -p names none"},
 		{"a namespace that does not exist", "", []string{"-p", file}, `-n: namespaces "shp" not found`},
-		{"no right to ask", "/api/v1/namespaces/shp", []string{"-p", file}, "pods is forbidden"},
+		{"no right to ask", "/api/v1/namespaces/shp", []string{"-p", file}, "you may not list pods"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +90,8 @@ func TestAuditOfATenant(t *testing.T) {
 		{[]string{"-n", "shp", "-o", "markdown"}, cli.ExitOK, "Left out: 1 kind"},
 		{[]string{"-n", "shp", "-o", "sarif"}, cli.ExitOK, "left out: 1 kind"},
 		{[]string{"-n", "shp", "-o", "junit"}, cli.ExitOK, "usher audit: left out"},
-		{nil, cli.ExitNegative, "clusterobjectpolicies.usher.dev cannot be read"},
+		{nil, cli.ExitNegative, "not read: you may not list clusterobjectpolicies.usher.dev: what policies say of them is not known, and counts as an error"},
+		{[]string{"-o", "json"}, cli.ExitNegative, `"message": "clusterobjectpolicies.usher.dev cannot be read: clusterobjectpolicies is forbidden"`},
 	} {
 		var out, errs bytes.Buffer
 		s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
@@ -102,7 +105,7 @@ func TestAuditOfATenant(t *testing.T) {
 		if text := strings.Join(strings.Fields(out.String()), " "); status != c.status || !strings.Contains(text, strings.Join(strings.Fields(c.out), " ")) {
 			t.Errorf("%v: status %d, want %d and %q:\n%s%s", c.args, status, c.status, c.out, &out, &errs)
 		}
-		if said := strings.Contains(errs.String(), "1 kind of policies that you may not list: these are left out"); said != (c.args != nil) {
+		if said := strings.Contains(errs.String(), "1 kind of policies that you may not list: these are left out"); said != slices.Contains(c.args, "-n") {
 			t.Errorf("%v: on the standard error: %s", c.args, &errs)
 		}
 	}

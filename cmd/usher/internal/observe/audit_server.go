@@ -48,7 +48,7 @@ func withoutServer(err error) error {
 
 // reportOf returns the report of all pages. Of policies without results the server says nothing.
 func (f *auditFlags) reportOf(pages []auditapi.List) *format.Report {
-	r := &format.Report{Objects: -1, Results: []format.Result{}, Policies: []format.Policy{}, Partial: true}
+	r := &format.Report{Objects: -1, Results: []format.Result{}, Policies: []format.Policy{}, Partial: true, Namespace: f.namespace}
 	counts := map[usher.PolicyRef]*result.Summary{}
 	for i := range pages {
 		r.Kinds = append(r.Kinds, pages[i].Kinds...)

@@ -131,7 +131,7 @@ func TestAuditOfAServer(t *testing.T) {
 		{"everything, also that more is counted than listed", "admin", []string{"--server", leader}, cli.ExitNegative,
 			"v1 Pod shop/pod-1199\n2700 objects of 1 kind, 2 policies with results: 2600 fail, 14 pass\nnot listed:  200 results more", ""},
 		{"the first replica does not audit", "admin", []string{"--server", other, "--server", leader}, cli.ExitNegative, "2600 fail, 14 pass", ""},
-		{"a namespace", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "2 policies with results: 1300 fail, 7 pass", ""},
+		{"a namespace", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "\nnamespace shop, 2 policies with results: 1300 fail, 7 pass", ""},
 		{"a policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "policy-1"}, cli.ExitNegative, "1 policy with results: 600 fail", ""},
 		{"a namespace without objects does not look healthy", "admin", []string{"--server", leader, "-n", "empty"}, cli.ExitNegative, "nothing was audited", ""},
 		{"an audit that is not complete is an error", "admin", []string{"--server", reading, "--fail-on", "error"}, cli.ExitNegative, "not complete:  pods (v1): 2700 objects so far, 3 to be judged", ""},

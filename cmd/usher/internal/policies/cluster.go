@@ -272,8 +272,12 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 		}
 		all = append(all, compiled)
 	}
-	if len(all) == 0 {
-		return Set{}, errors.New("no policies of the cluster can be used")
+	switch {
+	case len(all) > 0:
+	case len(stored) > 0:
+		return Set{}, errors.New("none of the policies of the cluster compiles")
+	default:
+		return Set{}, errors.New("no policies: the cluster has none that you may list, and -p names none")
 	}
 	return setOf(compiler, all, nil), nil
 }

@@ -133,7 +133,7 @@ func TestTenants(t *testing.T) {
 		{"decide", "decide", "closed", "shop", 1, []string{"those of other namespaces than shop are left out"}},
 		{"exempt", "exempt", "closed", "shop", 0, []string{"those of other namespaces than shop are left out"}},
 		{"nothing refuses it here", "exempt", "open", "shop", 1, []string{"open: no policy that you may read refuses it; 1 kind of policies could not be read", "policies that Usher reads from files are not seen here: name these files with -p"}},
-		{"without the namespace", "decide", "closed", "", 2, []string{"no policies of the cluster can be used"}},
+		{"without the namespace", "decide", "closed", "", 2, []string{"no policies: the cluster has none that you may list"}},
 	} {
 		file := filepath.Join(t.TempDir(), "object.yaml")
 		if err := os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"shop"}}`, c.name), 0o600); err != nil {
