@@ -161,6 +161,15 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	return answer.outcome(), nil
 }
 
+// Glance implements [rule.Glancer]: closures may know soon that an object is valid.
+func (p *Program) Glance(_ context.Context, in *rule.Input) (rule.Outcome, bool) {
+	if p.translation == nil || p.extra != nil || p.form == Override || p.form == RenderedOverride {
+		return rule.Outcome{}, false
+	}
+	params, err := p.params(in)
+	return rule.Outcome{}, err == nil && p.translation.Passes(&params)
+}
+
 // DependsOn implements [rule.Dependent].
 func (p *Program) DependsOn(usher.Operation) rule.Dependencies {
 	if p.fetches {

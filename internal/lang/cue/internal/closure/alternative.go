@@ -12,6 +12,7 @@ import (
 // disjunction translates alternatives, of which one may be marked as the default. Absent ones are
 // ignored.
 func (t *translator) disjunction(b *ast.BinaryExpr, in *env) code {
+	t.long = true
 	var values []code
 	marked := -1
 	for _, operand := range syntax.Operands(b, token.OR) {

@@ -123,9 +123,9 @@ func (m *machine) structure(names []string) *structure {
 
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
-// start prepares m for a run.
-func (m *machine) start(p *plan, params *Params) {
-	m.params, m.steps, m.yield, m.doubt = *params, mostWork, mostWork-yieldEvery, false
+// start prepares m for a run of so many steps.
+func (m *machine) start(p *plan, params *Params, steps int) {
+	m.params, m.steps, m.yield, m.doubt = *params, steps, max(steps-yieldEvery, 0), false
 	m.top = frame{plan: p, slots: slices.Grow(m.top.slots[:0], len(p.codes))[:len(p.codes)]}
 }
 
@@ -142,6 +142,14 @@ func (m *machine) stop() {
 // mostWork is how many steps a translated program may take; one copies about 16 bytes. All of them take
 // some 20 ms.
 const mostWork = 500_000
+
+// A program is run at a glance if it has few expressions, without long texts, and takes few steps: in a loop each
+// expression may be evaluated once for two steps.
+const (
+	briefExpressions = 200
+	longText         = 256
+	briefWork        = 100
+)
 
 // yieldEvery is after how many steps, those of half a millisecond, other goroutines run. Go
 // preempts only after 10 ms.

@@ -22,6 +22,7 @@ func (t *translator) expr(x ast.Expr, in *env) code {
 	if t.obstacle != nil {
 		return unclearCode
 	}
+	t.expressions++
 	if t.depth++; t.depth > deepestTranslated {
 		return t.cannot(x, "it nests deeply")
 	}
@@ -30,6 +31,7 @@ func (t *translator) expr(x ast.Expr, in *env) code {
 	case *ast.ParenExpr:
 		return t.expr(x.X, in)
 	case *ast.BasicLit:
+		t.long = t.long || len(x.Value) > longText
 		return t.literalCode(x)
 	case *ast.Ident:
 		return t.ident(x, in)
@@ -38,6 +40,7 @@ func (t *translator) expr(x ast.Expr, in *env) code {
 		if !ok || strings.HasPrefix(name, "#") || strings.HasPrefix(name, "_") {
 			return t.cannot(x, "it selects a hidden field or definition")
 		}
+		t.long = t.long || len(name) > longText
 		return selection(t.expr(x.X, in), name)
 	case *ast.IndexExpr:
 		return t.indexed(x, in)
@@ -103,6 +106,9 @@ func (m *machine) fieldOf(v any, name string) (any, status) {
 }
 
 func (t *translator) indexed(x *ast.IndexExpr, in *env) code {
+	if _, written := x.Index.(*ast.BasicLit); !written {
+		t.long = true
+	}
 	of, by := t.expr(x.X, in), t.expr(x.Index, in)
 	return func(m *machine, f *frame) (any, status) {
 		v, s := of(m, f)
@@ -152,6 +158,9 @@ func (t *translator) interpolated(x *ast.Interpolation, in *env) code {
 			text = append(text, texts[i]...)
 			switch v := v.(type) {
 			case string:
+				if len(v)/16 > m.steps {
+					return nil, unclear
+				}
 				text = append(text, v...)
 			case int64:
 				text = strconv.AppendInt(text, v, 10)
@@ -278,6 +287,7 @@ func isReference(x ast.Expr) bool {
 
 // match translates =~ and !~.
 func (t *translator) match(b *ast.BinaryExpr, in *env) code {
+	t.long = true
 	value, wanted := t.expr(b.X, in), b.Op == token.MAT
 	pattern := t.pattern(b.Y, in)
 	return func(m *machine, f *frame) (any, status) {

@@ -19,15 +19,16 @@ func (t *translator) function(x *ast.CallExpr, in *env) code {
 	if !ok {
 		return t.cannot(x, "it calls something outside the subset")
 	}
+	if name == "len" && len(x.Args) == 1 {
+		return length(t.expr(x.Args[0], in))
+	}
+	t.long = true
 	if strings.HasPrefix(name, "regexp.") && len(x.Args) > 0 {
 		return t.regexpFunction(x, name, in)
 	}
 	fun := functionOf(name)
 	if fun == nil {
 		return t.cannot(x, "it calls %s", name)
-	}
-	if name == "len" && len(x.Args) == 1 {
-		return length(t.expr(x.Args[0], in))
 	}
 	args := t.args(x.Args, in)
 	return func(m *machine, f *frame) (any, status) {

@@ -11,8 +11,20 @@ import (
 // fraction. The evaluator computes with decimals, so fractions are only compared and passed on.
 type fraction float64
 
+// shortText is how long a text is that takes no step to compare.
+const shortText = 64
+
+// reads takes the steps that comparing a value takes, and reports whether they were left.
+func (m *machine) reads(v any) bool {
+	text, ok := v.(string)
+	return !ok || len(text) <= shortText || m.spend(len(text)/16)
+}
+
 // operate applies an operator to two values.
 func (m *machine) operate(op token.Token, v, w any) (any, status) {
+	if !m.reads(v) {
+		return nil, unclear
+	}
 	switch op {
 	case token.EQL, token.NEQ:
 		equal, ok := equals(v, w)

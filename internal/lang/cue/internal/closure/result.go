@@ -10,18 +10,39 @@ import (
 
 // Patch returns the patch that a source defines. It is not ok where the evaluator has to answer.
 func (p *Program) Patch(params *Params) (rule.Outcome, bool) {
-	return p.run(params, (*machine).patches)
+	return p.run(params, mostWork, (*machine).patches)
 }
 
 // Verdict returns the verdict that a source defines. It is not ok where the evaluator has to
 // answer.
 func (p *Program) Verdict(params *Params) (rule.Outcome, bool) {
-	return p.run(params, func(_ *machine, result any) (rule.Outcome, bool) { return verdictFrom(result) })
+	return p.run(params, mostWork, func(_ *machine, result any) (rule.Outcome, bool) { return verdictFrom(result) })
 }
 
-func (p *Program) run(params *Params, read func(*machine, any) (rule.Outcome, bool)) (rule.Outcome, bool) {
+// Passes reports whether the verdict is that the object is valid, without warnings, if a fraction of a
+// millisecond is enough to find that out.
+func (p *Program) Passes(params *Params) bool {
+	if !p.brief {
+		return false
+	}
+	_, passes := p.run(params, briefWork, func(_ *machine, result any) (rule.Outcome, bool) {
+		fields, _ := result.(*structure)
+		if fields == nil {
+			return rule.Outcome{}, false
+		}
+		if _, warns := fields.find("warnings"); warns {
+			return rule.Outcome{}, false
+		}
+		outcome, ok := verdictFrom(result)
+		return outcome, ok && outcome.Harmless()
+	})
+	return passes
+}
+
+// run runs the program with a budget of steps.
+func (p *Program) run(params *Params, steps int, read func(*machine, any) (rule.Outcome, bool)) (rule.Outcome, bool) {
 	m := machines.Get().(*machine)
-	m.start(p.plan, params)
+	m.start(p.plan, params, steps)
 	defer m.stop()
 	f := &m.top
 	for _, i := range p.plan.conditions {

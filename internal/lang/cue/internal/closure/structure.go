@@ -311,8 +311,10 @@ func (t *translator) fieldEmitter(d *ast.Field, in *env) emitter {
 	if d.Alias == nil && d.Value != nil {
 		switch label := d.Label.(type) {
 		case *ast.ParenExpr:
+			t.long = true
 			return dynamicField(t.expr(label.X, in), t.expr(d.Value, in))
 		case *ast.Interpolation:
+			t.long = true
 			return dynamicField(t.expr(label, in), t.expr(d.Value, in))
 		}
 	}
@@ -323,7 +325,7 @@ func (t *translator) fieldEmitter(d *ast.Field, in *env) emitter {
 	value := t.expr(d.Value, in)
 	return func(m *machine, f *frame, into *collector) bool {
 		v, s := value(m, f)
-		return s <= choice && !isOpen(v) && into.unify(name, v, s)
+		return s <= choice && !isOpen(v) && into.unify(m, name, v, s)
 	}
 }
 
@@ -335,16 +337,16 @@ func dynamicField(label, value code) emitter {
 			return false
 		}
 		v, s := value(m, f)
-		return s <= choice && !isOpen(v) && m.spend(2) && into.unify(name, v, s)
+		return s <= choice && !isOpen(v) && m.spend(2) && into.unify(m, name, v, s)
 	}
 }
 
 // unify adds the field to the struct, or reports that only the evaluator can unify it with an
 // existing one.
-func (c *collector) unify(name string, v any, s status) bool {
+func (c *collector) unify(m *machine, name string, v any, s status) bool {
 	if c.fields.add(name, held(v, s)) {
 		return true
 	}
 	i, _ := c.fields.find(name)
-	return s == known && sameScalar(c.fields.values[i], v)
+	return s == known && m.sameScalar(c.fields.values[i], v)
 }

@@ -16,6 +16,8 @@ import (
 type Program struct {
 	plan   *plan
 	output int
+	// brief says that a run takes some microseconds, but for what it takes steps for.
+	brief bool
 }
 
 // An Obstacle is the reason why a source cannot be translated.
@@ -42,7 +44,7 @@ func Translate(file *ast.File, params []string, output string) (*Program, *Obsta
 	if t.obstacle != nil {
 		return nil, t.obstacle
 	}
-	return &Program{plan: p, output: slot}, nil
+	return &Program{plan: p, output: slot, brief: !t.long && t.expressions <= briefExpressions}, nil
 }
 
 // A translator translates expressions to codes.
@@ -54,6 +56,9 @@ type translator struct {
 	mentioned scopes
 	shapes    syntax.Shapes
 	depth     int
+	// expressions counts them, and long says that one of them may take a while without steps.
+	expressions int
+	long        bool
 	// conditions is the number of conditions and loop sources around the current expression.
 	conditions int
 }
@@ -240,7 +245,7 @@ func (s *lazyStruct) code(i int) code {
 			switch {
 			case result == absent && s != absent:
 				value, result = v, s
-			case s != known || result != known || !sameScalar(value, v):
+			case s != known || result != known || !m.sameScalar(value, v):
 				return nil, unclear
 			}
 			if s == absent {
@@ -310,12 +315,12 @@ func (s *lazyStruct) param(name string, declared []declaration) code {
 }
 
 // sameScalar reports whether both values are the same one, which is no struct or list.
-func sameScalar(x, y any) bool {
+func (m *machine) sameScalar(x, y any) bool {
 	switch x := x.(type) {
 	case nil:
 		return y == nil
 	case bool, string, int64:
-		return x == y
+		return m.reads(x) && x == y
 	}
 	return false
 }
