@@ -13,7 +13,8 @@ type drain struct {
 	mu       sync.Mutex
 	inFlight int
 	closing  bool
-	last     time.Time
+	// last is when a request began or ended during shutdown, or the shutdown did.
+	last time.Time
 }
 
 // count counts the requests of a handler.
@@ -55,7 +56,9 @@ func (d *drain) add(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight += n
-	d.last = time.Now()
+	if d.closing {
+		d.last = time.Now()
+	}
 }
 
 // begin makes the server not ready, and asks clients to close connections after their next request.

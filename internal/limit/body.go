@@ -108,6 +108,9 @@ func (b *body) pay(n int64) error {
 
 // take takes n of a pool. The time that it waits is not the caller's.
 func (b *body) take(p *pool, n int64, what string) error {
+	if p.grab(b.who, n) {
+		return nil
+	}
 	ctx, start := b.request.Context(), time.Now()
 	taken := p.take(ctx, b.who, n, b.limiter.options.Turn)
 	b.begun = b.begun.Add(time.Since(start))

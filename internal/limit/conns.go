@@ -163,7 +163,10 @@ func (c *conn) move(choose func() *group) (surplus *conn) {
 	if c.closed || c.proven {
 		g = nil
 	}
-	if c.in == g && g != &c.conns.calm {
+	if c.in == g {
+		if g == &c.conns.calm {
+			g.by[c.address].MoveToBack(c.place)
+		}
 		return nil
 	}
 	now := c.conns.now()

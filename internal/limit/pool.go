@@ -57,6 +57,17 @@ func (p *pool) most(who caller) int64 {
 	return max(p.shared*2/3, min(p.shared, p.unit))
 }
 
+// grab takes n if that is there now. It reports whether it did.
+func (p *pool) grab(who caller, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.fits(who, n) {
+		return false
+	}
+	p.grant(who, n)
+	return true
+}
+
 // take takes n, and waits up to a timeout for it. It reports whether it succeeded.
 func (p *pool) take(ctx context.Context, who caller, n int64, timeout time.Duration) bool {
 	p.mu.Lock()

@@ -90,12 +90,13 @@ func ParseEntry(name string) (Entry, bool) {
 	if e.Phase != usher.Mutate && e.Phase != usher.Validate || more && rest == "" {
 		return Entry{}, false
 	}
-	if part, versions, _ := strings.Cut(rest, "-"); Part(part).isName(e.Phase) {
-		e.Part, rest = Part(part), versions
+	cut := false
+	if part, versions, more := strings.Cut(rest, "-"); Part(part).isName(e.Phase) {
+		e.Part, rest, cut = Part(part), versions, more && versions == ""
 	}
 	e.Versions = rest
 	versioned := e.Part == Objects || e.Part == Metadata || e.Part == Beside
-	return e, e.String() == name && (rest == "" || versioned && isVersions.MatchString(rest))
+	return e, !cut && (rest == "" || versioned && isVersions.MatchString(rest))
 }
 
 // isName reports whether p is the name of a part of a phase.

@@ -16,10 +16,10 @@ import (
 // the tier platform: deleting these needs the same rights as writing them. The second result
 // reports whether the guard decides the request; if so, other policies are not evaluated.
 func (g *guard) deletion(ctx context.Context, r *usher.Request) (usher.Decision, bool) {
-	at, _ := rule.ParseEntry(r.Entry)
 	if r.Phase != usher.Validate || r.Operation != usher.Delete || r.Subresource != "" {
 		return usher.Decision{}, false
 	}
+	at, _ := rule.ParseEntry(r.Entry)
 	asked := at.Part == rule.Deletions
 	denial := deniesForPlatform(r.OldObject)
 	if denial == nil || g.options.May == nil || exemptFromDeletion(r.User) {

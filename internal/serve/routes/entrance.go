@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -146,10 +147,17 @@ func (e *Entrance) refuse(w http.ResponseWriter, code int, reason string) {
 	http.Error(w, http.StatusText(code), code)
 }
 
-// disguised returns a copy of the request with the path of the phase.
+// disguised returns a copy of the request with the path of the phase, or the request if it has that.
 func disguised(r *http.Request, phase usher.Phase) *http.Request {
-	copied, u := *r, *r.URL
+	if r.URL.Path == "/"+string(phase) {
+		return r
+	}
+	copied := struct {
+		request http.Request
+		url     url.URL
+	}{*r, *r.URL}
+	u := &copied.url
 	u.Path, u.RawPath = "/"+string(phase), ""
-	copied.URL, copied.RequestURI = &u, u.RequestURI()
-	return &copied
+	copied.request.URL, copied.request.RequestURI = u, u.RequestURI()
+	return &copied.request
 }
