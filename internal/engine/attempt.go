@@ -264,7 +264,7 @@ func (a *attempt) lock() {
 }
 
 // tell calls each with a finding, unless the first attempt has done so.
-func (a *attempt) tell(d *findings, f usher.Finding) {
+func (a *attempt) tell(d *findings, f *usher.Finding) {
 	if a.silent > 0 {
 		a.silent--
 		return
@@ -272,7 +272,7 @@ func (a *attempt) tell(d *findings, f usher.Finding) {
 	if d.last == nil {
 		d.last = &usher.Finding{}
 	}
-	*d.last = f
+	*d.last = *f
 	// Who leaves a waits for the call to end.
 	a.lock()
 	defer a.mu.Unlock()

@@ -42,7 +42,7 @@ func (d quick) isNotFor(r *rule.Rule) bool {
 	if d.cleanup != onlyCleanup {
 		return false
 	}
-	d.record(usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Skipped, Message: cleansUp}, &result{})
+	d.record(&usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Skipped, Message: cleansUp}, &result{})
 	return true
 }
 

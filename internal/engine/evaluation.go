@@ -28,7 +28,7 @@ type evaluation struct {
 	matched []*rule.Rule
 	// brief says that all of these are brief.
 	brief bool
-	// input is that of [quick], and since counts the rules since it has looked at the time.
+	// input is that of [quick], and since counts the brief rules since somebody has looked at the time.
 	input  *rule.Input
 	since  int
 	frames frames
@@ -143,8 +143,8 @@ func (n *named) String() string { return n.Policy.String() + ": " + n.Name }
 
 // run runs a rule and returns its result and its finding. The error is that of ctx, if it ended
 // before the rule did.
-func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
-	if d.ended(ctx) {
+func (d *evaluation) run(ctx context.Context, r *rule.Rule) (res result, finding usher.Finding, err error) {
+	if d.brief && (quick{d}).late(ctx) || !d.brief && d.ended(ctx) {
 		return d.unreached(ctx, r)
 	}
 	start := d.now
@@ -154,7 +154,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	if d.work != nil {
 		d.work.AtNamed((*named)(r))
 	}
-	res, err := runRule(ctx, d, r, start)
+	res, err = runRule(ctx, d, r, start)
 	if err != nil || res.rejected {
 		if undone := d.undo(); undone != nil {
 			err = errors.Join(err, undone)
@@ -169,7 +169,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	}
 	d.keep()
 	d.now = time.Now()
-	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.factsOf(r).Disclosed(), Checks: res.checks}
+	finding = usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.factsOf(r).Disclosed(), Checks: res.checks}
 	if d.workload != nil {
 		finding.PodOf = d.workload.String()
 	}
@@ -239,8 +239,8 @@ func (d *evaluation) ignores(r *rule.Rule) bool {
 }
 
 // record keeps a finding and the warnings that came with it.
-func (d *evaluation) record(f usher.Finding, res *result) {
-	told := d.tells(&f)
+func (d *evaluation) record(f *usher.Finding, res *result) {
+	told := d.tells(f)
 	switch {
 	case d.each == nil:
 		d.add(f, told, res)

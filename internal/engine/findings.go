@@ -41,9 +41,9 @@ func (d *findings) tells(f *usher.Finding) bool {
 }
 
 // add adds what a rule has said, with its finding if that is told.
-func (d *findings) add(f usher.Finding, told bool, res *result) {
+func (d *findings) add(f *usher.Finding, told bool, res *result) {
 	if told {
-		*d.another() = f
+		*d.another() = *f
 	}
 	for _, w := range res.warnings {
 		if len(d.decision.Warnings) < maxWarnings && !slices.Contains(d.decision.Warnings, w) {

@@ -38,14 +38,14 @@ func (d inspector) inspect(ctx context.Context, all []*inspecting, denied bool) 
 	if denied || d.each != nil {
 		for _, x := range all {
 			x.finding.Outcome, x.finding.Message = usher.Skipped, "the objects that exist are judged if the request is allowed"
-			d.record(x.finding, &x.res)
+			d.record(&x.finding, &x.res)
 		}
 		return
 	}
 	if !d.attempt.inspect() {
 		for _, x := range all {
 			x.finding.Outcome, x.finding.Err, x.finding.Ignored = usher.Failed, errNotInspected, true
-			d.record(x.finding, &x.res)
+			d.record(&x.finding, &x.res)
 		}
 		return
 	}
@@ -73,7 +73,7 @@ func (d inspector) inspect(ctx context.Context, all []*inspecting, denied bool) 
 		}
 		d.inspectFor(ctx, limited, x, objects)
 		x.finding.Took += time.Since(start)
-		d.record(x.finding, &x.res)
+		d.record(&x.finding, &x.res)
 	}
 }
 

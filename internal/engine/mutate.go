@@ -59,7 +59,7 @@ func (d *evaluation) round(ctx context.Context, matched []*rule.Rule) (ended *us
 		if err != nil && !d.discards() {
 			return nil, nil, err
 		}
-		d.record(finding, &res)
+		d.record(&finding, &res)
 		if r.Reinvoked && finding.Outcome != usher.Skipped {
 			again = append(again, r)
 		}

@@ -17,13 +17,13 @@ import (
 var errNotInspected = errors.New("the objects that exist were not judged: evaluating the request took too long")
 
 // program runs the program of the step at work, or returns what it has said in the attempt before.
-func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
+func (a *ruleRun) program(ctx context.Context) (out rule.Outcome, err error) {
 	at, r := a.attempt, a.request
 	if out, err, known := at.next(a.step); known {
 		return out, err
 	}
 	if at.inline || a.brief || brief(a.step.Program) {
-		out, err := run(a.step.Program, a.frame)
+		out, err = run(a.step.Program, a.frame)
 		a.turn.End()
 		err = a.overrun(ctx, err)
 		at.ran(a.step, &out, err)
@@ -38,7 +38,7 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 		return a.careful(ctx, retry)
 	}
 	at.start(running{a.rule, a.step, a.frame.ctx.At, retry, a.turn})
-	out, err := run(a.step.Program, a.frame)
+	out, err = run(a.step.Program, a.frame)
 	a.turn.End()
 	err = a.overrun(ctx, err)
 	at.end(&out, err)

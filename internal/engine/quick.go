@@ -24,11 +24,8 @@ func (d quick) passes(ctx context.Context, r *rule.Rule) bool {
 	if glancer == nil && !d.brief && !brief(r.Steps[0].Program) {
 		return false
 	}
-	if d.since++; d.since >= briefAtOnce || d.attempt.careful {
-		d.since = 0
-		if d.ended(ctx) {
-			return false
-		}
+	if d.late(ctx) {
+		return false
 	}
 	if d.now.IsZero() {
 		d.now = time.Now()
@@ -50,6 +47,18 @@ func (d quick) passes(ctx context.Context, r *rule.Rule) bool {
 		f.Outcome, f.Message, f.Condition = usher.Skipped, out.Skipped, out.Condition
 	}
 	return true
+}
+
+// late reports whether the time for a brief rule is over, as far as somebody has looked: before few of them.
+func (d quick) late(ctx context.Context) bool {
+	if d.since++; d.since < briefAtOnce && !d.attempt.careful {
+		return false
+	}
+	if d.ended(ctx) {
+		return true
+	}
+	d.since = 0
+	return false
 }
 
 // glance returns what the one program of a rule says, if that is known soon and harmless. The program is a glancer, or

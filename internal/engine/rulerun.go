@@ -117,8 +117,7 @@ func (a *ruleRun) explain(err error) error {
 	return fmt.Errorf("%s: %w", a.step.Name, err)
 }
 
-func (a *ruleRun) steps(ctx context.Context) (result, error) {
-	var res result
+func (a *ruleRun) steps(ctx context.Context) (res result, _ error) {
 	for i := range a.rule.Steps {
 		a.step = &a.rule.Steps[i]
 		out, err := a.outcome(ctx)
@@ -158,10 +157,9 @@ func (r *result) add(out *rule.Outcome) {
 }
 
 // outcome runs the program of a step, again each time that a fact it lacks is known.
-func (a *ruleRun) outcome(ctx context.Context) (rule.Outcome, error) {
+func (a *ruleRun) outcome(ctx context.Context) (out rule.Outcome, err error) {
 	for {
-		out, err := a.program(ctx)
-		if err == nil {
+		if out, err = a.program(ctx); err == nil {
 			return out, nil
 		}
 		if missing, ok := errors.AsType[*fact.Missing](err); ok {

@@ -45,7 +45,7 @@ func (d *evaluation) validateFrom(ctx context.Context, passes []int, from int, p
 				inspections = append(inspections, &inspecting{rule: r, res: res, finding: finding})
 				continue
 			}
-			d.record(finding, &res)
+			d.record(&finding, &res)
 			switch {
 			case finding.Outcome == usher.Rejected:
 				problems.add(r, status{code: res.code, reason: res.reason}, res.message)

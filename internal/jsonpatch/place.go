@@ -54,11 +54,11 @@ func (e *editor) find(path string) (place, bool) {
 		e.tokens = make([]string, 0, fewTokens)
 	}
 	e.tokens = e.tokens[:0]
-	node := any(e.root)
+	node, escaped := any(e.root), strings.Contains(rest, "~")
 	for {
 		segment, tail, more := strings.Cut(rest, "/")
 		token := segment
-		if strings.Contains(segment, "~") {
+		if escaped && strings.Contains(segment, "~") {
 			token = unescape(segment)
 			at.canonical = at.canonical && escape(token) == segment
 		}

@@ -86,10 +86,11 @@ func (p *Paths) AddPointer(pointer string) {
 func keys(pointer string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		_, rest, more := strings.Cut(pointer, "/")
+		escaped := strings.Contains(rest, "~")
 		for more {
 			var key string
 			key, rest, more = strings.Cut(rest, "/")
-			if strings.Contains(key, "~") {
+			if escaped {
 				key = strings.ReplaceAll(strings.ReplaceAll(key, "~1", "/"), "~0", "~")
 			}
 			if !yield(key) {
