@@ -209,10 +209,12 @@ func copied(all *[texts]string) *kept {
 	} else {
 		k = &kept{text: make([]byte, 0, total)}
 	}
+	text := k.text
 	for i := range all {
-		k.text = append(k.text, all[i]...)
-		k.ends[i] = uint16(len(k.text))
+		text = append(text, all[i]...)
+		k.ends[i] = uint16(len(text))
 	}
+	k.text = text
 	return k
 }
 
