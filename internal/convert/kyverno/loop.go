@@ -16,13 +16,9 @@ func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string)
 	if err != nil {
 		return err
 	}
-	list, err := w.scope.Elements(f.List)
+	list, err := w.scope.Required(f.List)
 	if err != nil {
 		return placed(f.Field+".list", err)
-	}
-	if all, err := w.scope.Expression(f.List); err == nil && !all.CanBeNull() && all.CanFail() && all.Type.Kind == expression.List {
-		// A list that is missing is an error, other than in rules that validate.
-		list = all
 	}
 	outer := w.scope
 	defer func() { w.scope = outer }()

@@ -227,6 +227,9 @@ func (s *Scope) AsText(of Value) (Value, error) {
 	return s.textOf(of)
 }
 
+// Written writes a value as a text. It is an error if there is none.
+func (s *Scope) Written(of Value) (Value, error) { return s.textOf(of) }
+
 // textOf writes a value as a text: as JSON, unless it is one.
 func (s *Scope) textOf(of Value) (Value, error) {
 	switch of.Type.Kind {

@@ -165,6 +165,22 @@ func (s *Scope) Elements(text string) (Value, error) {
 	}
 }
 
+// Required is like Elements for a loop in which a list that is missing is an error.
+func (s *Scope) Required(text string) (Value, error) {
+	v, err := s.Expression(text)
+	if err != nil || v.CanBeNull() || !v.CanFail() {
+		return s.Elements(text)
+	}
+	switch v.Type.Kind {
+	case List:
+		return v, nil
+	case Any:
+		return fresh("["+v.Text+"].map(l, type(l) == list ? l : l == null ? [] : [l])[0]", postfix, ListOf(v.Type.Item())), nil
+	default:
+		return fresh("["+v.Text+"]", postfix, ListOf(v.Type)), nil
+	}
+}
+
 // pattern writes a value of JSON that may be a text with wildcards beside variables: those at its ends are kept apart.
 func (s *Scope) pattern(of any) (Value, error) {
 	text, ok := of.(string)

@@ -1,6 +1,7 @@
 package interpret_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -64,6 +65,42 @@ func TestAnswers(t *testing.T) {
 				got, expected := form(answers), form(r.Answers)
 				if got != expected {
 					t.Errorf("%s: %s, expected %s", r.Name, got, expected)
+				}
+			}
+		})
+	}
+}
+
+// The interpreter changes objects as Kyverno's engine does.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	files, err := corpus.Load("../testdata/mutations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		f := &files[i]
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			p := policyOf(t, f)
+			for n := range f.Rows {
+				r := &f.Rows[n]
+				changed, answers, err := p.Changed(requestOf(r))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, expected := form(answers), form(r.Answers); got != expected {
+					t.Errorf("%s: %s, expected %s", r.Name, got, expected)
+					continue
+				}
+				want := r.Patched
+				if want == nil {
+					want = r.Object
+				}
+				got, _ := json.Marshal(changed)
+				expected, _ := json.Marshal(want)
+				if changed != nil && string(got) != string(expected) {
+					t.Errorf("%s: got %s, want %s", r.Name, got, expected)
 				}
 			}
 		})

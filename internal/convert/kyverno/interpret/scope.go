@@ -146,10 +146,54 @@ func (s *scope) replaced(of, document any, at string) (any, error) {
 		}
 		return all, nil
 	case string:
-		return s.text(v, document, at)
+		value, err := s.text(v, document, at)
+		if err != nil {
+			return nil, err
+		}
+		return s.inside(value, 0)
 	default:
 		return of, nil
 	}
+}
+
+// inside returns what a variable is, with the variables in the texts of a map or list replaced, too.
+func (s *scope) inside(value any, depth int) (any, error) {
+	if depth > rounds {
+		return nil, errors.New("variables in variables without an end")
+	}
+	next := func(v any) (any, error) {
+		if text, ok := v.(string); ok {
+			var err error
+			if v, err = s.variables(text); err != nil {
+				return nil, err
+			}
+		}
+		return s.inside(v, depth+1)
+	}
+	var err error
+	switch v := value.(type) {
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for key, each := range v {
+			name, err := s.variables(key)
+			if err != nil {
+				return nil, err
+			}
+			if all[fmt.Sprint(name)], err = next(each); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	case []any:
+		all := make([]any, len(v))
+		for i := range v {
+			if all[i], err = next(v[i]); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	return value, nil
 }
 
 // rounds is how often variables in the values of variables are replaced.
@@ -161,6 +205,11 @@ func (s *scope) text(text string, document any, at string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.variables(text)
+}
+
+// variables replaces the variables of a text that has no references.
+func (s *scope) variables(text string) (any, error) {
 	for range rounds {
 		found := variable.FindStringSubmatchIndex(text)
 		if found == nil {

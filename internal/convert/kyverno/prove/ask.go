@@ -10,6 +10,9 @@ func (a *surroundings) request(operation string, object, old map[string]any, u i
 		}
 	}
 	r := &interpret.Request{Operation: operation, Object: object, OldObject: old, NamespaceLabels: labels, User: interpret.User{Name: u.Name, Groups: u.Groups}}
+	if namespace != "" {
+		r.Data = append(r.Data, namespaceOf(namespace, labels))
+	}
 	for i := range a.users {
 		r.Data = append(r.Data, a.users[i].Bindings()...)
 	}
@@ -18,7 +21,7 @@ func (a *surroundings) request(operation string, object, old map[string]any, u i
 
 // requests makes requests about a kind: with good values, then with one other value, then with random ones.
 func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
-	chosen := make([]int, len(g.fields))
+	chosen, twice := make([]int, len(g.fields)), false
 	build := func() map[string]any {
 		object := cloned(of)
 		for i := range g.fields {
@@ -26,7 +29,11 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 				object = put(object, g.fields[i].path, value).(map[string]any)
 			}
 		}
-		return g.complete(object)
+		object = g.complete(object)
+		if twice {
+			object, _ = doubled(object).(map[string]any)
+		}
+		return object
 	}
 	a := &g.surroundings
 	user, namespace, labels := 0, 0, 0
@@ -39,6 +46,10 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 		all = append(all, created(build()))
 	}
 	user = 0
+	if twice = g.doubles; twice {
+		all = append(all, created(build()))
+	}
+	twice = false
 	for namespace = range a.namespaces {
 		all = append(all, created(build()))
 	}
@@ -58,6 +69,7 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 		for i := range chosen {
 			chosen[i] = g.random.IntN(len(g.fields[i].values))
 		}
+		twice = g.doubles && g.random.IntN(2) == 0
 		user, namespace, labels = g.random.IntN(len(a.users)), g.random.IntN(len(a.namespaces)), g.random.IntN(len(a.labels))
 		object := build()
 		all = append(all, created(object))

@@ -35,6 +35,10 @@ type generator struct {
 	random       *rand.Rand
 	fields       []field
 	surroundings surroundings
+	// doubles says that lists have several elements, too.
+	doubles bool
+	// element is the path of the elements of the loop that is looked at.
+	element []string
 }
 
 // Requests returns requests about objects that are made of what a policy mentions: each has values at or around those
@@ -55,7 +59,7 @@ func Requests(policy *syntax.Policy, kinds *kind.Set) []*interpret.Request {
 	}
 	rules := policy.Spec.Rules
 	for i := range rules {
-		g.fields = nil
+		g.fields, g.doubles = nil, rules[i].Mutate != nil
 		g.matched(&rules[i])
 		g.rule(&rules[i])
 		for _, of := range g.templates(&rules[i]) {
@@ -134,8 +138,10 @@ func (g *generator) add(path []string, values ...any) {
 	if slices.Equal(path, []string{"metadata", "namespace"}) {
 		return
 	}
-	if slices.Equal(path, []string{"metadata", "name"}) {
-		values = slices.DeleteFunc(values, func(v any) bool { s, ok := v.(string); return !ok || s == "" })
+	isText := func(v any) bool { s, ok := v.(string); return ok && s != "" }
+	if slices.Equal(path, []string{"metadata", "name"}) || g.doubles && namesElement(path) {
+		// An API server refuses an object of which a name is missing, whatever is made of it.
+		values = slices.DeleteFunc(values, func(v any) bool { return !isText(v) })
 		values = append(values, "a")
 	} else {
 		values = append(values, absent{})
@@ -155,6 +161,12 @@ func (g *generator) add(path []string, values ...any) {
 	}
 }
 
+// namesElement reports whether a field is one by which elements of a list are told apart.
+func namesElement(path []string) bool {
+	last := len(path) - 1
+	return last > 0 && path[last-1] == item && (path[last] == "name" || path[last] == "mountPath")
+}
+
 func equal(a, b any) bool {
 	x, first := json.Marshal(a)
 	y, second := json.Marshal(b)
@@ -170,6 +182,9 @@ func (g *generator) rule(r *syntax.Rule) {
 		if e.Variable != nil {
 			g.expression(e.Variable.JMESPath, nil)
 		}
+	}
+	if r.Mutate != nil {
+		g.changes(r.Mutate)
 	}
 	v := r.Validate
 	if v == nil {
@@ -203,7 +218,7 @@ func (g *generator) loops(all []syntax.Foreach) {
 			g.conditions(f.Deny.Conditions)
 		}
 		if node, err := jmespath.Parse(f.List); err == nil {
-			if path := pathOf(node); path != nil {
+			if path := g.pathOf(node); path != nil {
 				g.pattern(append(path, item), f.Pattern)
 				g.several(append(path, item), f.AnyPattern)
 			}
@@ -303,20 +318,33 @@ func (g *generator) expression(text string, values []any) {
 	if err != nil {
 		return
 	}
+	var paths [][]string
 	node.Walk(func(n *jmespath.Node) {
-		if path := pathOf(n); len(path) > 0 {
-			if path[len(path)-1] == item {
-				g.add(path[:len(path)-1], []any{}, []any{"x"})
-				return
-			}
-			g.add(path, append(slices.Clone(values), "x", "")...)
+		if path := g.pathOf(n); len(path) > 0 {
+			paths = append(paths, path)
 		}
 	})
+	for _, path := range paths {
+		longer := func(other []string) bool { return len(other) > len(path) && slices.Equal(other[:len(path)], path) }
+		switch {
+		case g.doubles && slices.ContainsFunc(paths, longer):
+			// What is read of it is read of a map.
+		case path[len(path)-1] != item:
+			g.add(path, append(slices.Clone(values), "x", "")...)
+		case g.doubles:
+			g.add(path[:len(path)-1], []any{})
+		default:
+			g.add(path[:len(path)-1], []any{}, []any{"x"})
+		}
+	}
 }
 
-// pathOf returns the path of an expression below request.object, nil for others.
-func pathOf(n *jmespath.Node) []string {
+// pathOf returns the path of an expression below request.object or the element of a loop, nil for others.
+func (g *generator) pathOf(n *jmespath.Node) []string {
 	path := steps(n)
+	if len(path) > 1 && path[0] == "element" && g.element != nil {
+		return append(slices.Clone(g.element), path[1:]...)
+	}
 	if len(path) > 2 && path[0] == "request" && path[1] == "object" {
 		return path[2:]
 	}

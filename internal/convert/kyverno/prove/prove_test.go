@@ -41,8 +41,7 @@ func read(file string) ([]map[string]any, []*admissionv1.AdmissionRequest, error
 	return all, nil, nil
 }
 
-func options() prove.Options {
-	kinds := kind.Recorded()
+func options(kinds *kind.Set) prove.Options {
 	return prove.Options{Kinds: kinds, Convert: func(ctx context.Context, objects []convert.Foreign) []convert.Import {
 		return kyverno.Policies(ctx, objects, kyverno.Options{Kinds: kinds, Enforce: true})
 	}}
@@ -57,7 +56,7 @@ func TestTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, r := range prove.Tests(t.Context(), &convert.Foreign{Object: objects[0], File: file}, read, options()) {
+	for _, r := range prove.Tests(t.Context(), &convert.Foreign{Object: objects[0], File: file}, read, options(kind.Recorded())) {
 		got = append(got, strings.TrimSuffix(fmt.Sprintf("%s %s: %s", r.Name, r.Outcome, r.Why), ": "))
 		if r.Outcome == proof.Unjudged {
 			continue
@@ -86,7 +85,7 @@ func TestTests(t *testing.T) {
 // A policy and what it became answer generated requests alike, and what is changed differs.
 func TestGenerated(t *testing.T) {
 	t.Parallel()
-	o := options()
+	o := options(kind.Recorded())
 	objects, _, err := read("testdata/policies.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -102,22 +102,84 @@ func (p *prover) request(of *convert.Foreign, r *result, object map[string]any) 
 	default:
 		return nil, fmt.Errorf("it is about the operation %s, and does not say what the object was before", operation)
 	}
-	if p.values != nil {
-		for _, n := range p.values.NamespaceSelector {
-			if n.Name == namespace {
-				a.NamespaceLabels = n.Labels
-			}
-		}
-	}
+	p.surround(a, object, namespace)
 	for _, name := range []string{"request.operation", "request.namespace"} {
 		delete(made, name)
 	}
 	if interpret.Unasked(namespace) {
 		return nil, fmt.Errorf("a webhook of Kyverno is not asked about objects of the namespace %s", namespace)
 	}
-	a.Data, err = existing(of, made, namespace)
-	a.Data = append(a.Data, p.existing...)
+	more, err := existing(of, made, namespace)
+	a.Data = append(append(more, p.existing...), a.Data...)
 	return a, err
+}
+
+// surround adds the namespace of a request to it, and what policies read beside its object: the namespaces and ConfigMaps
+// among the objects of the test, which exist unless the request makes them.
+func (p *prover) surround(a *interpret.Request, object map[string]any, namespace string) {
+	for _, o := range p.resources {
+		if o["apiVersion"] != "v1" || o["kind"] != "Namespace" && o["kind"] != "ConfigMap" || named(o, object) {
+			continue
+		}
+		a.Data = append(a.Data, o)
+		if o["kind"] == "Namespace" && text(o, "name") == namespace {
+			a.NamespaceLabels = labelsOf(o)
+		}
+	}
+	if p.values == nil {
+		return
+	}
+	for _, n := range p.values.NamespaceSelector {
+		if n.Name != namespace {
+			continue
+		}
+		a.NamespaceLabels = n.Labels
+		for i, o := range a.Data {
+			if o["kind"] == "Namespace" && text(o, "name") == namespace {
+				a.Data[i] = labeled(o, n.Labels)
+			}
+		}
+	}
+}
+
+// named reports whether two objects are one.
+func named(a, b map[string]any) bool {
+	return a["kind"] == b["kind"] && a["apiVersion"] == b["apiVersion"] && text(a, "name") == text(b, "name") &&
+		(text(a, "namespace") == text(b, "namespace") || text(a, "namespace") == "")
+}
+
+func labelsOf(object map[string]any) map[string]string {
+	all := map[string]string{}
+	metadata, _ := object["metadata"].(map[string]any)
+	labels, _ := metadata["labels"].(map[string]any)
+	for key, value := range labels {
+		if text, ok := value.(string); ok {
+			all[key] = text
+		}
+	}
+	return all
+}
+
+// namespaceOf returns a namespace with labels, of which an API server sets one.
+func namespaceOf(name string, labels map[string]string) map[string]any {
+	bare := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}
+	return labeled(labeled(bare, labels), map[string]string{"kubernetes.io/metadata.name": name})
+}
+
+// labeled returns an object with more labels.
+func labeled(object map[string]any, more map[string]string) map[string]any {
+	object = maps.Clone(object)
+	metadata, _ := object["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	labels, _ := metadata["labels"].(map[string]any)
+	if labels = maps.Clone(labels); labels == nil {
+		labels = map[string]any{}
+	}
+	for key, value := range more {
+		labels[key] = value
+	}
+	metadata["labels"], object["metadata"] = labels, metadata
+	return object
 }
 
 func (p *prover) clusterScoped(object map[string]any) bool {
@@ -240,13 +302,16 @@ func caseOf(i *convert.Import, r *interpret.Request, o Options) (*policytest.Cas
 	if subject["kind"] == "Namespace" {
 		c.Request.Namespace = text(subject, "name")
 	}
-	known := slices.ContainsFunc(r.Data, func(o map[string]any) bool { return o["kind"] == "Namespace" && text(o, "name") == c.Request.Namespace })
-	if c.Request.Namespace != "" && !known {
-		labels := map[string]any{"kubernetes.io/metadata.name": c.Request.Namespace}
-		for k, v := range r.NamespaceLabels {
-			labels[k] = v
+	known := false
+	for i, o := range c.Objects {
+		if o["kind"] == "Namespace" {
+			// An API server sets it.
+			c.Objects[i] = labeled(o, map[string]string{"kubernetes.io/metadata.name": text(o, "name")})
+			known = known || text(o, "name") == c.Request.Namespace
 		}
-		c.Objects = append(c.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.Request.Namespace, "labels": labels}})
+	}
+	if c.Request.Namespace != "" && !known {
+		c.Objects = append(c.Objects, namespaceOf(c.Request.Namespace, r.NamespaceLabels))
 	}
 	return c, nil
 }
