@@ -218,7 +218,8 @@ func TestImportWritesNowhereElse(t *testing.T) {
 }
 
 // TestImportPassesTheCheck: what is written passes 'usher check --strict'. A policy that has an error is left out, and of a
-// message that is one the message alone.
+// message that is one the message alone. What fails on requests without which a cluster cannot recover lets them pass, unless
+// policies are to deny.
 func TestImportPassesTheCheck(t *testing.T) {
 	t.Parallel()
 	const head, pods = "apiVersion: policies.kyverno.io/v1\nkind: KIND\nmetadata: {name: NAME}\nspec:\n", "  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n"
@@ -230,6 +231,10 @@ func TestImportPassesTheCheck(t *testing.T) {
 		},
 		{
 			"fails", "MutatingPolicy", pods + mutating + "\"[JSONPatch{op: 'add', path: '/metadata/labels/a', value: object.metadata.annotations['a']}]\"}\n",
+			"an error lets an object pass as it is, where it was refused: the rule fails on ", "failurePolicy: Ignore",
+		},
+		{
+			"enforced", "MutatingPolicy", pods + mutating + "\"[JSONPatch{op: 'add', path: '/metadata/labels/a', value: object.metadata.annotations['a']}]\"}\n",
 			"the rule fails on, and so refuses,", "",
 		},
 		{
@@ -246,7 +251,11 @@ func TestImportPassesTheCheck(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.NewReplacer("KIND", test.kind, "NAME", test.name).Replace(head)+test.spec), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, stderr, _ := execute(t, []string{"import", "kyverno", file, "--out", out})
+		args := []string{"import", "kyverno", file, "--out", out}
+		if test.name == "enforced" {
+			args = append(args, "--enforce")
+		}
+		_, stderr, _ := execute(t, args)
 		if !strings.Contains(stderr, test.says) {
 			t.Errorf("%s: expected %q:\n%s", test.name, test.says, stderr)
 		}
@@ -260,7 +269,7 @@ func TestImportPassesTheCheck(t *testing.T) {
 		if !strings.Contains(string(written), test.wrote) || strings.Contains(string(written), "messageExpression") {
 			t.Errorf("%s: %v\n%s", test.name, err, written)
 		}
-		if stdout, stderr, _ := execute(t, []string{"check", "--lockout", out}); strings.Contains(stdout+stderr, "error: ") {
+		if stdout, stderr, _ := execute(t, []string{"check", "--lockout", out}); strings.Contains(stdout+stderr, ": error: ") {
 			t.Errorf("%s: %s%s", test.name, stdout, stderr)
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"regexp"
 	"strconv"
+	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
@@ -20,7 +22,8 @@ import (
 )
 
 // sound leaves out what 'usher check --strict' finds errors in. Of a message that is one, only the message is left out.
-// Policies that are to deny may deny requests without which a cluster cannot recover; to fail on them is an error.
+// Policies that are to deny may deny requests without which a cluster cannot recover; to fail on them is an error of these,
+// and others let them pass.
 func (f *importFlags) sound(ctx context.Context, imports []convert.Import, o convert.Options) error {
 	compiled, of, err := f.compiled(ctx, imports, o.Limits)
 	if err != nil {
@@ -42,8 +45,11 @@ func (f *importFlags) sound(ctx context.Context, imports []convert.Import, o con
 			fails[l.Policy] = append(fails[l.Policy], *l)
 		}
 	}
-	for _, some := range fails {
-		found = append(found, lockout.Problems(some)...)
+	for ref, some := range fails {
+		problems := lockout.Problems(some)
+		if i := of[ref]; i == nil || f.enforce || !lets(i, ref, problems) {
+			found = append(found, problems...)
+		}
 	}
 	for _, p := range rule.Errors(rule.Written(found)) {
 		if i := of[p.Policy]; i != nil && !withoutMessage(i, &p) {
@@ -74,6 +80,23 @@ func (f *importFlags) compiled(ctx context.Context, imports []convert.Import, li
 		return all, nil
 	})
 	return compiled, of, err
+}
+
+// lets makes errors of a policy let requests pass, on which it fails and without which a cluster cannot recover: nothing
+// that is imported denies. It reports whether it did.
+func lets(i *convert.Import, ref usher.PolicyRef, problems []rule.Problem) bool {
+	for _, o := range i.To {
+		spec := (&compile.Compiled{Policy: api.Policy{Object: o}}).ObjectSpec()
+		if compile.Ref(o) != ref || spec == nil || spec.FailurePolicy == admissionv1.Ignore {
+			continue
+		}
+		spec.FailurePolicy = admissionv1.Ignore
+		for _, p := range problems {
+			i.Note(i.Of, "spec.failurePolicy", "an error lets an object pass as it is, where it was refused: "+strings.Replace(p.What, "fails on, and so refuses,", "fails on", 1), "correct the expression, and write failurePolicy: Fail")
+		}
+		return true
+	}
+	return false
 }
 
 var ofMessage = regexp.MustCompile(`^spec\.validations\[([0-9]+)\]\.messageExpression$`)

@@ -68,7 +68,7 @@ func (p *Policy) change(rule *syntax.Rule, r *Request, object map[string]any) (m
 		status, err = settled(status, err)
 		return object, status, err
 	}
-	changed := object
+	var changed map[string]any
 	c := changer{validation: v}
 	if rule.Mutate.Foreach != nil {
 		changed, status, err = c.loops(rule.Mutate.Foreach, object)

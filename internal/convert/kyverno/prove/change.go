@@ -194,9 +194,9 @@ func doubled(of any) any {
 		}
 		return all
 	case []any:
-		all := make([]any, len(v))
-		for i := range v {
-			all[i] = doubled(v[i])
+		var all []any
+		for _, each := range v {
+			all = append(all, doubled(each))
 		}
 		if len(all) == 1 && nameOf(all[0]) != "" {
 			fields, _ := doubled(v[0]).(map[string]any)
@@ -206,6 +206,9 @@ func doubled(of any) any {
 				}
 			}
 			all = append(all, fields)
+		}
+		if all == nil {
+			return v
 		}
 		return all
 	}
