@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -170,6 +172,67 @@ func TestImportReadsNothingElse(t *testing.T) {
 		stdout, stderr, status := execute(t, append([]string{"import", "kyverno", filepath.Join(root, "in/policy.yaml"), "--prove", file, "--report", "text"}, row.more...))
 		if !strings.Contains(stdout, row.says) || row.more == nil && row.says != held && strings.Contains(stdout+stderr, "hush") {
 			t.Errorf("%s: status %d, expected %q:\n%s%s", row.resource, status, row.says, stdout, stderr)
+		}
+	}
+}
+
+// TestImportReadsHostileFiles: files that are made to take time or memory are errors, whether they are policies, tests or
+// what tests name, and names in them are no paths.
+func TestImportReadsHostileFiles(t *testing.T) {
+	t.Parallel()
+	const policy = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, RULE}]}\n"
+	const pattern, yaml = "validate: {message: m, pattern: {data: {a: b}}}", "validate: {message: m, deny: {conditions: {all: [{key: \"{{ parse_yaml(request.object.data.y).a }}\", operator: Equals, value: b}]}}}"
+	const cases = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [policy.yaml]\nresources: [resources.yaml]\nresults: [{policy: p, rule: r, kind: ConfigMap, resources: [c], result: fail}]\n"
+	const resource = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: d}\ndata: {a: c}\n"
+	laughs, inside := "\nx:\n  a0: &a0 [x]\n", "\ndata:\n  y: |\n    a: b\n    a0: &a0 [x]\n"
+	for i := range 12 {
+		line := fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+		laughs, inside = laughs+"  "+line, inside+"    "+line
+	}
+	deep := "\nx: " + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "\n"
+	const aliases, depth, judged = "excessive aliasing", "max depth", "1 test answers as before, 0 differ, 0 cannot be judged"
+	patch := func(of string) string { return strings.Replace(policy, "RULE", "mutate: "+of, 1) }
+	validate := strings.Replace(policy, "RULE", pattern, 1)
+	for _, test := range []struct{ name, policy, cases, resource, says string }{
+		{"aliases in a policy", validate + laughs, cases, resource, aliases},
+		{"aliases in a test", validate, cases + laughs, resource, aliases},
+		{"aliases in an object", validate, cases, resource + laughs, aliases},
+		{"depth of a policy", validate + deep, cases, resource, depth},
+		{"depth of a test", validate, cases + deep, resource, depth},
+		{"depth of an object", validate, cases, resource + deep, depth},
+		{"merged keys", validate, "x: &x {name: t}\n" + strings.Replace(cases, "{name: t}", "{<<: *x}", 1), resource, judged},
+		{"a name that is a path", validate, strings.ReplaceAll(cases, "rule: r", "rule: ../../r"), resource, "there is no rule ../../r"},
+		{"a test that is named as a path", validate, strings.ReplaceAll(cases, "name: t", "name: ../../../t"), resource, judged},
+		{"aliases in YAML in a text", strings.Replace(policy, "RULE", yaml, 1), cases, strings.Replace(resource, "data: {a: c}\n", inside, 1), "0 differ"},
+		{"depth in YAML in a text", strings.Replace(policy, "RULE", yaml, 1), cases, strings.Replace(resource, "{a: c}", "{y: \"a: "+strings.Repeat("[", 20_000)+"\"}", 1), "0 differ"},
+		{"a place far behind the end", patch(`{patchesJson6902: "- {op: add, path: /metadata/finalizers/999999999, value: b}"}`), "", resource, "is of an element of a list that may not be there"},
+		{"aliases in a patch", patch("{patchesJson6902: " + strconv.Quote("- op: add\n  path: /data\n  value:\n"+strings.ReplaceAll(laughs, "\n", "\n    ")) + "}"), "", resource, "it is no JSON patch"},
+		{"many operations", patch(`{patchesJson6902: "` + strings.Repeat(`- {op: add, path: /data/a, value: b}\n`, 1000) + `"}`), "", resource, "it has more than 100 operations"},
+		{"a variable in itself", strings.Replace(policy, "RULE", `context: [{name: x, variable: {value: {a: ["{{ x }}", "{{ x }}"]}}}], mutate: {patchStrategicMerge: {data: "{{ x }}"}}`, 1), "", resource, "a map with variables as a value is not imported"},
+	} {
+		dir := t.TempDir()
+		in := filepath.Join(dir, "a", "in")
+		if err := os.MkdirAll(in, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"policy.yaml": test.policy, "kyverno-test.yaml": test.cases, "resources.yaml": test.resource} {
+			if err := os.WriteFile(filepath.Join(in, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, stderr, _ := execute(t, []string{"import", "kyverno", in, "--prove", in, "--out", filepath.Join(dir, "a", "out")})
+		if !strings.Contains(stderr, test.says) {
+			t.Errorf("%s: expected %q:\n%s", test.name, test.says, stderr)
+		}
+		for folder, names := range map[string]string{dir: "a", filepath.Join(dir, "a"): "in out"} {
+			entries, err := os.ReadDir(folder)
+			var found []string
+			for _, e := range entries {
+				found = append(found, e.Name())
+			}
+			if got := strings.Join(found, " "); err != nil || got != names && got != "in" {
+				t.Errorf("%s: %s has %s", test.name, folder, got)
+			}
 		}
 	}
 }

@@ -78,7 +78,17 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 				chosen[i] = g.random.IntN(len(g.fields[i].values))
 			}
 		}
-		all = append(all, asked("UPDATE", build(), object))
+		all = append(all, asked("UPDATE", renamed(build(), object), object))
 	}
 	return all
+}
+
+// renamed returns an object with the name of another one: no update changes it.
+func renamed(object, like map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	old, _ := like["metadata"].(map[string]any)
+	if metadata != nil && old["name"] != nil {
+		metadata["name"] = old["name"]
+	}
+	return object
 }

@@ -29,7 +29,9 @@ type values struct {
 		Name   string            `json:"name"`
 		Labels map[string]string `json:"labels"`
 	} `json:"namespaceSelector"`
-	Subresources []any `json:"subresources"`
+	// Namespaces are namespaces that exist.
+	Namespaces   []map[string]any `json:"namespaces"`
+	Subresources []any            `json:"subresources"`
 }
 
 type namedValues struct {
@@ -117,7 +119,11 @@ func (p *prover) request(of *convert.Foreign, r *result, object map[string]any) 
 // surround adds the namespace of a request to it, and what policies read beside its object: the namespaces and ConfigMaps
 // among the objects of the test, which exist unless the request makes them.
 func (p *prover) surround(a *interpret.Request, object map[string]any, namespace string) {
-	for _, o := range p.resources {
+	around := p.resources
+	if p.values != nil {
+		around = append(slices.Clone(p.values.Namespaces), around...)
+	}
+	for _, o := range around {
 		if o["apiVersion"] != "v1" || o["kind"] != "Namespace" && o["kind"] != "ConfigMap" || named(o, object) {
 			continue
 		}
