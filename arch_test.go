@@ -146,7 +146,7 @@ var mayImport = []struct {
 	// What Kyverno's engine answers, as it was recorded.
 	{"internal/convert/kyverno/corpus", []string{"internal/kind"}},
 	{"internal/convert/kyverno/interpret", []string{"internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax"}},
-	{"internal/convert/kyverno/prove", []string{".", "internal/convert", "internal/convert/proof", "internal/convert/kyverno/interpret", "internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
+	{"internal/convert/kyverno/prove", []string{".", "internal/convert", "internal/convert/proof", "internal/convert/kyverno/interpret", "internal/convert/kyverno/jmespath", "internal/convert/kyverno/syntax", "internal/jsonpatch", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	{"internal/convert/kyverno/syntax", nil},
 	{"internal/convert/kyverno", []string{".", "api/...", "internal/convert", "internal/convert/kyverno/expression", "internal/convert/kyverno/syntax", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},
 	{"internal/convert/kyverno/celkinds", []string{".", "api/...", "internal/convert", "internal/kind", "internal/policytest", "internal/rule", "internal/stall"}},

@@ -43,7 +43,7 @@ func (w *patcher) value(p *syntax.Pattern) (string, error) {
 		case !w.texts && v.Type.Kind == expression.Map:
 			return "", notLabels(p.Field)
 		case w.texts && !isBare && v.Type.Kind != expression.Text:
-			if v, err = w.scope.Written(v); err != nil {
+			if v, err = expression.Written(w.scope, v); err != nil {
 				return "", placed(p.Field, err)
 			}
 		}

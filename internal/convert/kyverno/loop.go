@@ -16,7 +16,7 @@ func (w *patcher) each(f *syntax.ForeachMutate, nesting int, within func(string)
 	if err != nil {
 		return err
 	}
-	list, err := w.scope.Required(f.List)
+	list, err := expression.Required(w.scope, f.List)
 	if err != nil {
 		return placed(f.Field+".list", err)
 	}

@@ -120,8 +120,8 @@ is set. The outcome for each policy goes to the standard error, and with --repor
 standard output in place of the policies.
 
 With --prove the tests of Kyverno's command in files and folders run on what their policies
-become, and policies without tests answer requests that are made of what they mention, as
-they did. Tests are written as cases of 'usher test' as well, into the folder cases of --out.
+become, and policies without tests answer requests that are made of what they mention, and
+change their objects, as they did. Tests are written as cases of 'usher test' as well, into the folder cases of --out.
 
 The exit status is 0 if all is converted, 1 if something was left out, is missing, a test
 differs or was not judged within --timeout, and 2 if a file cannot be read or written.`,

@@ -228,7 +228,7 @@ func (s *Scope) AsText(of Value) (Value, error) {
 }
 
 // Written writes a value as a text. It is an error if there is none.
-func (s *Scope) Written(of Value) (Value, error) { return s.textOf(of) }
+func Written(s *Scope, of Value) (Value, error) { return s.textOf(of) }
 
 // textOf writes a value as a text: as JSON, unless it is one.
 func (s *Scope) textOf(of Value) (Value, error) {

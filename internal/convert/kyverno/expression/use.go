@@ -165,8 +165,8 @@ func (s *Scope) Elements(text string) (Value, error) {
 	}
 }
 
-// Required is like Elements for a loop in which a list that is missing is an error.
-func (s *Scope) Required(text string) (Value, error) {
+// Required is like [Scope.Elements] for a loop in which a list that is missing is an error.
+func Required(s *Scope, text string) (Value, error) {
 	v, err := s.Expression(text)
 	if err != nil || v.CanBeNull() || !v.CanFail() {
 		return s.Elements(text)

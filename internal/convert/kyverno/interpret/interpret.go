@@ -1,6 +1,7 @@
-// Package interpret says what Kyverno answers to a request, by reading its policy: it is the second opinion on what
-// policies become when they are imported. It shares the reading of policies and expressions with the importer, and
-// nothing of what these mean. Its answers are those that Kyverno's engine gives, on a corpus of policies and objects.
+// Package interpret says what Kyverno answers to a request, and what it makes of its object, by reading its policy: it is
+// the second opinion on what policies become when they are imported. It shares the reading of policies and expressions with
+// the importer, and nothing of what these mean. Its answers are those that Kyverno's engine gives, on a corpus of policies
+// and objects.
 package interpret
 
 import (

@@ -107,37 +107,20 @@ func (e edit) below(old any, path []string) (any, error) {
 func (e edit) item(of []any, path []string) (any, error) {
 	last := len(path) == 1
 	if path[0] == "-" {
-		switch {
-		case e.op != "add":
-			return nil, errPath
-		case last:
-			return append(slices.Clone(of), e.value), nil
-		}
-		made, err := e.below(nil, path[1:])
-		return append(slices.Clone(of), made), err
+		return e.append(of, path)
 	}
-	place, err := strconv.Atoi(path[0])
+	place, err := e.place(of, path[0], last)
 	if err != nil {
-		return nil, errPath
-	}
-	if place < 0 {
-		place += len(of)
-		if e.op == "add" && (last || place == -1) {
-			// It is behind the last element, or the first one of all.
-			place++
-		}
+		return nil, err
 	}
 	beyond := place < 0 || place >= len(of)
 	switch {
 	case beyond && e.op == "remove":
 		return of, nil
-	case last && e.op == "add":
-		if place < 0 || place > len(of) {
-			return nil, errPath
-		}
-		return slices.Insert(slices.Clone(of), place, e.value), nil
-	case beyond && (e.op == "replace" || place < 0 || place > len(of)+furthest):
+	case beyond && (e.op == "replace" || place < 0 || place > len(of) && last || place > len(of)+furthest):
 		return nil, errPath
+	case last && e.op == "add":
+		return slices.Insert(slices.Clone(of), place, e.value), nil
 	case last && e.op == "remove":
 		return slices.Delete(slices.Clone(of), place, place+1), nil
 	}
@@ -155,4 +138,32 @@ func (e edit) item(of []any, path []string) (any, error) {
 	}
 	all[place] = inner
 	return all, nil
+}
+
+// append adds an element to a list.
+func (e edit) append(of []any, path []string) (any, error) {
+	switch {
+	case e.op != "add":
+		return nil, errPath
+	case len(path) == 1:
+		return append(slices.Clone(of), e.value), nil
+	}
+	made, err := e.below(nil, path[1:])
+	return append(slices.Clone(of), made), err
+}
+
+// place returns the place of a list that a name is.
+func (e edit) place(of []any, name string, last bool) (int, error) {
+	place, err := strconv.Atoi(name)
+	if err != nil {
+		return 0, errPath
+	}
+	if place < 0 {
+		place += len(of)
+		if e.op == "add" && (last || place == -1) {
+			// It is behind the last element, or the first one of all.
+			place++
+		}
+	}
+	return place, nil
 }

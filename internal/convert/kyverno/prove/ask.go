@@ -22,19 +22,7 @@ func (a *surroundings) request(operation string, object, old map[string]any, u i
 // requests makes requests about a kind: with good values, then with one other value, then with random ones.
 func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 	chosen, twice := make([]int, len(g.fields)), false
-	build := func() map[string]any {
-		object := cloned(of)
-		for i := range g.fields {
-			if value := g.fields[i].values[chosen[i]]; value != (absent{}) {
-				object = put(object, g.fields[i].path, value).(map[string]any)
-			}
-		}
-		object = g.complete(object)
-		if twice {
-			object, _ = doubled(object).(map[string]any)
-		}
-		return object
-	}
+	build := func() map[string]any { return g.build(of, chosen, twice) }
 	a := &g.surroundings
 	user, namespace, labels := 0, 0, 0
 	asked := func(operation string, object, old map[string]any) *interpret.Request {
@@ -81,6 +69,20 @@ func (g *generator) requests(of map[string]any, most int) []*interpret.Request {
 		all = append(all, asked("UPDATE", renamed(build(), object), object))
 	}
 	return all
+}
+
+// build returns an object with chosen values.
+func (g *generator) build(of map[string]any, chosen []int, twice bool) map[string]any {
+	object := cloned(of)
+	for i := range g.fields {
+		if value := g.fields[i].values[chosen[i]]; value != (absent{}) {
+			object = put(object, g.fields[i].path, value).(map[string]any)
+		}
+	}
+	if object = g.complete(object); twice {
+		object, _ = doubled(object).(map[string]any)
+	}
+	return object
 }
 
 // renamed returns an object with the name of another one: no update changes it.

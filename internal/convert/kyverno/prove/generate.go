@@ -327,7 +327,7 @@ func (g *generator) expression(text string, values []any) {
 	for _, path := range paths {
 		longer := func(other []string) bool { return len(other) > len(path) && slices.Equal(other[:len(path)], path) }
 		switch {
-		case g.doubles && slices.ContainsFunc(paths, longer):
+		case slices.ContainsFunc(paths, longer):
 			// What is read of it is read of a map.
 		case path[len(path)-1] != item:
 			g.add(path, append(slices.Clone(values), "x", "")...)
