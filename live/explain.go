@@ -45,7 +45,7 @@ func (l *Live) ExplainText(ctx context.Context, r *usher.Request, d usher.Decisi
 		return "", err
 	}
 	var b strings.Builder
-	text.Phase(&b, &told, printable.Palette{})
+	text.Phase(&b, &told, len(told.Rules), printable.Palette{})
 	return printable.Lines(b.String()), nil
 }
 

@@ -14,9 +14,13 @@ import (
 	"github.com/usher-dev/usher/internal/printable"
 )
 
-// Phase writes the explanation of one decision, indented by two spaces. It has the messages of policies as they are:
-// what shows it on a terminal replaces the characters that control it.
-func Phase(b *strings.Builder, e *explain.Explanation, p printable.Palette) {
+// Few is the number of rules without a match that explanations of all policies list.
+const Few = 5
+
+// Phase writes the explanation of one decision, indented by two spaces: first the rules that deny, then the others that
+// matched, then those that did not; if these are more than most, their number is written alone, and Phase returns true.
+// It has the messages of policies as they are: what shows it on a terminal replaces the characters that control it.
+func Phase(b *strings.Builder, e *explain.Explanation, most int, p printable.Palette) (counted bool) {
 	fmt.Fprintf(b, "  %s%s: %s", e.Entry, conversion(e), e.Verdict)
 	if e.Verdict == usher.Deny {
 		fmt.Fprintf(b, ": %s", printable.Paint(p.Red, Below("  ", cmp.Or(e.Message, e.Reason, "without a word"))))
@@ -26,11 +30,42 @@ func Phase(b *strings.Builder, e *explain.Explanation, p printable.Palette) {
 		fmt.Fprintf(b, "    %s %s\n", printable.Paint(p.Yellow, "warning:"), Below("    ", warning))
 	}
 	told := ToldExemptions{}
-	for i := range e.Rules {
-		r := e.Rules[i]
+	matched, others := inOrder(e.Rules)
+	for _, r := range matched {
 		r.NotExempt = told.Rest(r.NotExempt)
 		printExplained(b, &r, p)
 	}
+	if len(others) > most {
+		fmt.Fprintf(b, "    %s\n", printable.Paint(p.Faint, fmt.Sprintf("%d rules do not match", len(others))))
+		return true
+	}
+	for i := range others {
+		printExplained(b, &others[i], p)
+	}
+	return false
+}
+
+// inOrder returns the rules that matched, those that deny first, and the others. Otherwise they are in the order of their evaluation.
+func inOrder(all []explain.Rule) (matched, others []explain.Rule) {
+	for i := range all {
+		if all[i].Matched {
+			matched = append(matched, all[i])
+		} else {
+			others = append(others, all[i])
+		}
+	}
+	slices.SortStableFunc(matched, func(a, b explain.Rule) int {
+		return cmp.Compare(Rank(a.Outcome, a.Ignored), Rank(b.Outcome, b.Ignored))
+	})
+	return matched, others
+}
+
+// Rank is 0 for the outcome of a rule that denies, 1 for others: what denies is told first.
+func Rank(o usher.Outcome, ignored bool) int {
+	if !ignored && (o == usher.Rejected || o == usher.Failed) {
+		return 0
+	}
+	return 1
 }
 
 // ToldExemptions are exemptions that do not apply, with the reasons: each is told once, and not for each rule.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -146,8 +147,12 @@ func printUnread(b *strings.Builder, leftOut []string, p cli.Palette) {
 func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	matched := 0
 	told := text.ToldExemptions{}
-	for i := range j.Rules {
-		r := &j.Rules[i]
+	inOrder := slices.Clone(j.Rules)
+	slices.SortStableFunc(inOrder, func(a, b ruleResult) int {
+		return cmp.Compare(text.Rank(a.Outcome, a.Ignored), text.Rank(b.Outcome, b.Ignored))
+	})
+	for i := range inOrder {
+		r := &inOrder[i]
 		if r.fillsIn() {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -39,10 +41,12 @@ func Explain(s cli.Streams) *cobra.Command {
 		Use:   "explain {-p POLICIES OBJECTS... | --from-cluster KIND/NAME... | CASES...}",
 		Short: "Explain a decision rule by rule: matched by what, on which values, at what cost",
 		Long: `Explain decides as 'usher decide' does, and then tells of every rule of every policy whether
-it matched and by which clause, or which clause kept it from that; of those that matched, what
-their programs looked at and found there, whether their condition holds, what they said, what
-they changed, and how long that took. Of CEL that denied the request or failed it shows the
-value of each part of the expression, and the variables, conditions and selectors.
+it matched and by which clause, or which clause kept it from that: first of those that deny,
+last of those that do not match, which are only counted if there are many, unless --policy
+names the policy. Of those that matched it tells what their programs looked at and found
+there, whether their condition holds, what they said, what they changed, and how long that
+took. Of CEL that denied the request or failed it shows the value of each part of the
+expression, and the variables, conditions and selectors.
 
 With -p it explains objects and recorded AdmissionReviews, which are named as arguments or
 with -f. With --from-cluster it adds the policies of a cluster, also those that its API server
@@ -98,6 +102,9 @@ type explainReport struct {
 	Denied    int         `json:"denied"`
 	// Suspended are the policies that decide nothing.
 	Suspended []policies.Suspended `json:"suspended,omitempty"`
+
+	// most is how many rules that do not match are listed for people.
+	most int
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
@@ -108,7 +115,10 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validateExplain(cases)); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
-	report := &explainReport{Explained: []explained{}}
+	report := &explainReport{Explained: []explained{}, most: text.Few}
+	if f.policy != "" {
+		report.most = math.MaxInt
+	}
 	var err error
 	if len(cases) > 0 {
 		err = f.explainCases(cmd.Context(), report, cases)

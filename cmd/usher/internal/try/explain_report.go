@@ -18,14 +18,14 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		r.Explained[i].print(&b, p)
+		r.Explained[i].print(&b, r.most, p)
 	}
 	printSuspended(&b, r.Suspended, p)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (e *explained) print(b *strings.Builder, p cli.Palette) {
+func (e *explained) print(b *strings.Builder, most int, p cli.Palette) {
 	verdict := allowedBy(e.LeftOut, p)
 	if !e.Allowed {
 		verdict = cli.Paint(p.Red, "denied")
@@ -35,8 +35,12 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 		warned = ", " + cli.Paint(p.Yellow, "warned")
 	}
 	fmt.Fprintf(b, "%s: %s %s: %s%s\n", printable.Line(e.File), e.Operation, cli.Paint(p.Bold, printable.Line(e.Name)), verdict, warned)
+	counted := false
 	for i := range e.Phases {
-		text.Phase(b, &e.Phases[i], p)
+		counted = text.Phase(b, &e.Phases[i], most, p) || counted
+	}
+	if counted {
+		fmt.Fprintf(b, "  %s --policy NAME says why a policy does not match\n", cli.Paint(p.Yellow, "hint:"))
 	}
 	printMissing(b, "  ", "", "--facts", e.MissingFacts, p)
 	printUnread(b, e.LeftOut, p)
