@@ -50,8 +50,8 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Comp
 	if len(problems) == 0 {
 		problems = t.tryParamless(ctx, set, p, words, about)
 	}
-	if len(problems) == 0 && mayBeNull(c) {
-		problems = t.tryNull(ctx, set, p, words, about)
+	if len(problems) == 0 {
+		problems = t.tryData(ctx, set, c, words, about)
 	}
 	return problems
 }

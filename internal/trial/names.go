@@ -1,8 +1,6 @@
 package trial
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -83,43 +81,4 @@ func dataProblems(set *kind.Set, c *compile.Compiled) []rule.Problem {
 		}
 	}
 	return problems
-}
-
-// mayBeNull reports whether all data of an object policy are objects that need not exist.
-func mayBeNull(c *compile.Compiled) bool {
-	spec := c.ObjectSpec()
-	if spec == nil || len(spec.Data) == 0 {
-		return false
-	}
-	for i := range spec.Data {
-		if spec.Data[i].Object == nil || spec.Data[i].OnMissing != "Null" {
-			return false
-		}
-	}
-	return true
-}
-
-// tryNull tries a policy as if none of the objects exist that it reads.
-func (t *Trial) tryNull(ctx context.Context, set *kind.Set, p compile.Typed, words words, about explained) []rule.Problem {
-	about.absent = true
-	for _, r := range p.Unbound() {
-		t.free(&r, p, about.targets)
-		for _, problem := range t.tryRule(ctx, set, &r, words, about) {
-			if strings.Contains(problem.What, "would be refused, because the rule fails") {
-				problem.Severity = rule.Warning
-				problem.What = "while the data do not exist, " + problem.What
-				problem.Do = cmp.Or(nullAdvice(p), problem.Do)
-				return []rule.Problem{problem}
-			}
-		}
-	}
-	return nil
-}
-
-// nullAdvice says how to ask whether data are there.
-func nullAdvice(p compile.Typed) string {
-	for _, d := range p.Data() {
-		return "they are null then: ask first, data." + d.Name + " != null && …"
-	}
-	return ""
 }

@@ -70,15 +70,15 @@ type explained struct {
 	depends bool
 	// refuses says that the rule refuses everything, whatever it is.
 	refuses bool
-	// absent says that the objects do not exist which an object policy has as data.
-	absent bool
+	// data are those of an object policy, nil if trials do not have them.
+	data *sampleData
 }
 
 // tryRule tries a rule on each kind that it selects by name.
 func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words words, explained explained) []rule.Problem {
 	anywhere := *r
 	anywhere.Match = rule.Match{}
-	around := &world{absent: explained.absent}
+	around := &world{data: explained.data}
 	decider := engine.New(index.New([]rule.Rule{anywhere}), around, engine.Options{FailurePolicy: usher.Fail, Overruns: t.options.Overruns})
 	var found together
 	var runs []*run

@@ -24,8 +24,8 @@ type world struct {
 	// namespaces and others say which facts the last request needed. Errors of facts can be values for a
 	// program.
 	namespaces, others bool
-	// absent says that there are no objects but the namespace.
-	absent bool
+	// data are the facts besides the namespace, nil if there are none.
+	data *sampleData
 }
 
 // Resolve implements [fact.Resolver].
@@ -34,8 +34,10 @@ func (w *world) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	defer w.mu.Unlock()
 	o, ok := ref.(*fact.Object)
 	isNamespace := ok && o.APIVersion == "v1" && o.Kind == "Namespace"
-	if ok && w.absent && !isNamespace && o.Name != "" {
-		return nil, &fact.NotFound{Kind: o.Kind, Name: o.Name}
+	if ok && w.data != nil && (!isNamespace || o.All) {
+		if value, known, err := w.data.resolve(o); known {
+			return value, err
+		}
 	}
 	if !isNamespace || o.Name == "" || w.namespace == nil {
 		w.others = true
