@@ -48,7 +48,7 @@ func execute(ctx context.Context, newRoot func(Streams) *cobra.Command, s Stream
 	root := newRoot(s)
 	root.SetIn(s.In)
 	// Cobra prints warnings where the output goes, or on the standard error if nothing says where.
-	if fileOf(s.Out) != os.Stdout {
+	if FileOf(s.Out) != os.Stdout {
 		root.SetOut(s.Out)
 	}
 	root.SetErr(s.Err)

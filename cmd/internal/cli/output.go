@@ -127,13 +127,13 @@ func Paint(colour, text string) string { return printable.Paint(colour, text) }
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	file := fileOf(w)
+	file := FileOf(w)
 	return file != nil && term.IsTerminal(int(file.Fd()))
 }
 
 // Width returns the width of w in characters; 0 if w is not a terminal.
 func Width(w io.Writer) int {
-	file := fileOf(w)
+	file := FileOf(w)
 	if file == nil {
 		return 0
 	}

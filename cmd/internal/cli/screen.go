@@ -110,8 +110,8 @@ func Pipe(w io.Writer) io.Writer {
 	return w
 }
 
-// fileOf returns the file that w prints to; nil if it is none.
-func fileOf(w io.Writer) *os.File {
+// FileOf returns the file that w prints to; nil if it is none.
+func FileOf(w io.Writer) *os.File {
 	if s, ok := w.(*Screen); ok {
 		w = s.out
 	}

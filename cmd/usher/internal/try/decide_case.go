@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
@@ -20,7 +21,11 @@ import (
 const caseOutput = "case"
 
 // caseHeader is what the author of cases has to know first.
-const caseHeader = "# Recorded by 'usher decide': keep what the policies are for. The names in policyFiles\n# are relative to the file of the case: adapt them if it is not where the command ran.\n"
+const (
+	caseHeader = "# Recorded by 'usher decide': keep what the policies are for. The names in policyFiles\n# are relative to "
+	ofFolder   = "the folder in which the command ran: save this file there, or adapt them.\n"
+	ofFile     = "this file: adapt them if you move it.\n"
+)
 
 func (f *decideFlags) validateCase() error {
 	if f.output.Value == caseOutput && (f.fromCluster || f.server != "" || slices.Contains(f.policies, "-")) {
@@ -32,7 +37,13 @@ func (f *decideFlags) validateCase() error {
 // printCases writes the decisions as cases, one for each phase in which a rule matched. They name the files of the
 // policies.
 func (f *decideFlags) printCases(w io.Writer, report *decideReport) error {
-	return f.writeCases(w, report, caseHeader, func(c *policytest.Case) { c.PolicyFiles = f.policyFiles() })
+	header, folder := caseHeader+ofFile, folderOf(w)
+	if folder == "" {
+		// Without a working directory, names stay as they are.
+		folder, _ = os.Getwd()
+		header = caseHeader + ofFolder
+	}
+	return f.writeCases(w, report, header, func(c *policytest.Case) { c.PolicyFiles = f.policyFiles(folder) })
 }
 
 // writeCases writes the decisions as cases, to which give gives the policies.
@@ -66,22 +77,52 @@ func (f *decideFlags) writeCases(w io.Writer, report *decideReport, header strin
 	return err
 }
 
-// policyFiles are the files that the policies are in, by names that are relative to the working
-// directory.
-func (f *decideFlags) policyFiles() []string {
+// folderOf returns the folder of the file that is written; empty if it is no file, or not known.
+func folderOf(w io.Writer) string {
+	file := cli.FileOf(w)
+	if file == nil {
+		return ""
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	// Where there is such a link, it names the file to which a shell has redirected the output.
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil || !filepath.IsAbs(name) {
+		return ""
+	}
+	return filepath.Dir(name)
+}
+
+// policyFiles are the files that the policies are in, by names that are relative to a folder.
+func (f *decideFlags) policyFiles(folder string) []string {
 	var files []string
-	// Without a working directory, names stay as they are.
-	here, _ := os.Getwd()
 	compiled := f.set.Compiled()
 	for i := range compiled {
-		file := compiled[i].Policy.Position("").File
-		if relative, err := filepath.Rel(here, file); err == nil && filepath.IsAbs(file) {
-			file = relative
-		}
-		files = append(files, filepath.ToSlash(file))
+		files = append(files, filepath.ToSlash(relative(folder, compiled[i].Policy.Position("").File)))
 	}
 	slices.Sort(files)
 	return slices.Compact(files)
+}
+
+// relative returns the name of a file from a folder, without symbolic links on the way; the name as it is if there is none.
+func relative(folder, file string) string {
+	at, err := filepath.Abs(file)
+	if err != nil {
+		return file
+	}
+	if real, err := filepath.EvalSymlinks(at); err == nil {
+		at = real
+	}
+	if real, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = real
+	}
+	name, err := filepath.Rel(folder, at)
+	if err != nil {
+		return file
+	}
+	return name
 }
 
 // cases returns a case for each phase in which a rule of a policy matched; if none did, one that
