@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -131,6 +132,8 @@ func ineffective(cs []Compiled, index *exemptions, elsewhere []api.Policy, now t
 		if ended := c.Exemption.Expires; !now.Before(ended) {
 			warn("spec.expiresAt", fmt.Sprintf("it expired at %s: no request is exempt", ended.UTC().Format(time.RFC3339)), "delete the exemption, or extend it")
 		}
+		var absent []string
+		first := ""
 		for j := range c.Exemption.Policies {
 			ref := &c.Exemption.Policies[j]
 			what, do, field := index.dangling(c.Exemption, ref, policies[ref.Kind])
@@ -138,12 +141,36 @@ func ineffective(cs []Compiled, index *exemptions, elsewhere []api.Policy, now t
 				what = fmt.Sprintf("API servers enforce the %s %s: they know no exemptions", ref.Kind, ref.Name)
 				do = "have Usher enforce it, or exclude the requests in the policy or its bindings"
 			}
-			if what != "" {
-				warn(fmt.Sprintf("spec.policyRefs[%d]%s", j, field), what, do)
+			at := fmt.Sprintf("spec.policyRefs[%d]%s", j, field)
+			switch {
+			case what == notGiven:
+				absent, first = append(absent, fmt.Sprintf("%s %s", ref.Kind, ref.Name)), cmp.Or(first, at)
+			case what != "":
+				warn(at, what, do)
 			}
+		}
+		if len(absent) > 0 {
+			warn(first, noneOf(absent)+notGiven, "check it together with the policy (usher check -p FILE), or read the status of the exemption in the cluster")
 		}
 	}
 	return problems
+}
+
+// notGiven is what is said of an exemption from policies that may exist, but are not among the files that are checked.
+const notGiven = " is among the policies given: it is not known whether the exemption has an effect"
+
+// noneOf names policies that are not there: one warning is for all of them.
+func noneOf(names []string) string {
+	const most = 3
+	more := ""
+	switch {
+	case len(names) == 1:
+		return "no " + names[0]
+	case len(names) > most:
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return "none of " + strings.Join(names, ", ") + more
 }
 
 // replacesNothing returns a warning if c is a candidate that replaces or removes a policy that is not in force.
@@ -178,8 +205,7 @@ func (x *exemptions) dangling(e *rule.Exemption, ref *rule.ExemptPolicy, policie
 		return "", "", ".name"
 	}
 	if len(named) == 0 && x.some {
-		return fmt.Sprintf("no %s %s is among the policies given: it is not known whether the exemption has an effect", ref.Kind, ref.Name),
-			"check it together with the policy (usher check -p FILE), or read the status of the exemption in the cluster", ".name"
+		return notGiven, "", ".name"
 	}
 	if len(named) == 0 {
 		return fmt.Sprintf("there is no %s %s in force here: no request is exempt from it", ref.Kind, ref.Name), "correct the name, or remove the reference", ".name"

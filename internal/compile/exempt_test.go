@@ -157,6 +157,7 @@ func TestExemptionAmongFiles(t *testing.T) {
 		{"the policy is there", "kind: ClusterObjectPolicy, name: open", "", ""},
 		{"the policy is not there", "kind: ClusterObjectPolicy, name: nope", "no ClusterObjectPolicy nope is among the policies given: it is not known whether the exemption has an effect", do},
 		{"none of a pattern is", "kind: ClusterObjectPolicy, name: 'nope-*'", "no ClusterObjectPolicy nope-* is among the policies given: it is not known whether the exemption has an effect", do},
+		{"several are not there", "kind: ClusterObjectPolicy, name: a}, {kind: ObjectPolicy, name: b}, {kind: ClusterObjectPolicy, name: open}, {kind: ClusterObjectPolicy, name: c}, {kind: ClusterObjectPolicy, name: d", "none of ClusterObjectPolicy a, ObjectPolicy b, ClusterObjectPolicy c and 1 more is among the policies given: it is not known whether the exemption has an effect", do},
 		{"the policy has no such validation", "kind: ClusterObjectPolicy, name: open, validations: [b]", `ClusterObjectPolicy open has no validation "b"`, "write the name of a validation, or its place such as spec.validations[0]"},
 	} {
 		for _, p := range compile.Problems(append(exemptFrom(t), exemptionFrom(t, "x", "", test.ref))) {
@@ -166,6 +167,7 @@ func TestExemptionAmongFiles(t *testing.T) {
 			if p.Severity != rule.Warning || p.What != test.what || p.Do != test.do {
 				t.Errorf("%s: %s, want %q (%q)", test.reason, p, test.what, test.do)
 			}
+			// It is said once.
 			test.what = ""
 		}
 		if test.what != "" {
