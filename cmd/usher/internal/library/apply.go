@@ -22,6 +22,8 @@ type Target interface {
 	Of(ctx context.Context, pack string) ([]string, error)
 	// Remove returns the command that removes a policy.
 	Remove(name string) string
+	// Wait returns the command that waits until policies that were written are enforced; empty if there is none.
+	Wait(written []*library.Policy) string
 }
 
 // A Plan is what is installed.
@@ -35,8 +37,9 @@ type Plan struct {
 	Downgrade bool
 	// shown are the changes that have been printed, each with its first policy.
 	shown map[string]string
-	// fresh, changed and unchanged count the policies that were installed.
+	// fresh, changed and unchanged count the policies that were installed, and written are those that were not as they are.
 	fresh, changed, unchanged int
+	written                   []*library.Policy
 }
 
 // summary counts what was installed; it is empty for one policy, of which everything was said.
@@ -70,6 +73,9 @@ func Install(ctx context.Context, s cli.Streams, target Target, plan *Plan) erro
 	}
 	warnOfRest(ctx, s, target, plan)
 	fmt.Fprint(s.Err, plan.summary(refused))
+	if wait := target.Wait(plan.written); wait != "" && len(plan.written) > 0 {
+		fmt.Fprintf(s.Err, "to wait until they are enforced: %s\n", wait)
+	}
 	if refused > 0 {
 		return cli.ErrNegative
 	}
@@ -90,6 +96,7 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 		line, err := target.Write(ctx, p, manifest, nil)
 		if err == nil {
 			plan.fresh++
+			plan.written = append(plan.written, p)
 		}
 		return line, err
 	}
@@ -125,6 +132,7 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 	line, err := target.Write(ctx, p, u.manifest, installed)
 	if err == nil {
 		plan.changed++
+		plan.written = append(plan.written, p)
 	}
 	return line, err
 }

@@ -155,8 +155,12 @@ func TestInstallInCluster(t *testing.T) {
 			if !errors.Is(err, row.err) {
 				t.Errorf("error: expected %v, got %v", row.err, err)
 			}
-			if out.String() != row.out || !strings.Contains(says.String(), row.says) || row.says == "" && says.Len() > 0 {
+			told, wait, waits := strings.Cut(says.String(), "to wait until they are enforced: ")
+			if out.String() != row.out || !strings.Contains(told, row.says) || row.says == "" && told != "" {
 				t.Errorf("printed %q and %q", out.String(), says.String())
+			}
+			if waits != strings.Contains(row.out, "applied") || waits && wait != "kubectl wait --for=condition=Enforced --timeout=1m clusterobjectpolicies service-types\n" {
+				t.Errorf("says how to wait: %q", wait)
 			}
 			if !strings.Contains(sent, row.sent) || row.sent == "" && sent != "" {
 				t.Errorf("sent %s", sent)
@@ -187,6 +191,9 @@ func TestInstallInNamespace(t *testing.T) {
 	written, err := client.Resource(of).Namespace("shop").Get(t.Context(), "service-types", metav1.GetOptions{})
 	if err != nil || written.GetKind() != "ObjectPolicy" {
 		t.Errorf("got %v, %v; printed %s", written, err, says.String())
+	}
+	if wait := target.Wait([]*library.Policy{&chosen[0], {Name: "other", Pack: "a"}}); wait != "kubectl wait --for=condition=Enforced --timeout=1m objectpolicies -n shop -l 'usher.dev/pack in ("+chosen[0].Pack+", a)'" {
+		t.Error(wait)
 	}
 	if remove := target.Remove("x"); remove != "kubectl delete objectpolicies -n shop x" {
 		t.Error(remove)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -107,6 +108,27 @@ func (c *stored) Remove(name string) string {
 		return "kubectl delete " + c.resource + " -n " + c.namespace + " " + name
 	}
 	return "kubectl delete " + c.resource + " " + name
+}
+
+// Wait implements [Target].
+func (c *stored) Wait(written []*library.Policy) string {
+	if c.dryRun != nil {
+		return ""
+	}
+	var packs []string
+	for _, p := range written {
+		if !slices.Contains(packs, p.Pack) {
+			packs = append(packs, p.Pack)
+		}
+	}
+	command := "kubectl wait --for=condition=Enforced --timeout=1m " + c.resource
+	if c.namespace != "" {
+		command += " -n " + c.namespace
+	}
+	if len(written) == 1 {
+		return command + " " + written[0].Name
+	}
+	return command + " -l '" + library.PackLabel + " in (" + strings.Join(packs, ", ") + ")'"
 }
 
 // Write implements [Target]. It writes nothing if the policy is another one than was installed.

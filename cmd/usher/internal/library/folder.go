@@ -93,6 +93,9 @@ func (d *folder) Of(_ context.Context, pack string) ([]string, error) {
 // Remove implements [Target].
 func (d *folder) Remove(name string) string { return "rm " + filepath.Join(d.path, name+".yaml") }
 
+// Wait implements [Target].
+func (*folder) Wait([]*library.Policy) string { return "" }
+
 // Write implements [Target].
 func (d *folder) Write(_ context.Context, p *library.Policy, manifest []byte, _ map[string]any) (string, error) {
 	if d.dryRun {

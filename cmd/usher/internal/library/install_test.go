@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ func TestInstallPrintsWarnings(t *testing.T) {
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != "applied service-types\n" || says.String() != "Warning: service-types: it would refuse 3 objects\n" {
+	if out.String() != "applied service-types\n" || !strings.HasPrefix(says.String(), "Warning: service-types: it would refuse 3 objects\nto wait until they are enforced: kubectl wait ") {
 		t.Errorf("printed %q and %q", out.String(), says.String())
 	}
 }
