@@ -178,6 +178,23 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestNames: a row names the first objects, each once, in whatever order they are counted.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	tally := impact.NewTally(impact.By{})
+	for _, at := range []struct {
+		number int
+		name   string
+	}{{9, "e"}, {7, "d"}, {5, "c"}, {3, "b"}, {4, ""}, {2, "e"}, {6, "a"}, {8, "b"}} {
+		s := &impact.Subject{Request: &usher.Request{Name: at.name}}
+		tally.Add(at.number, s, true, []impact.Difference{{Difference: diff.Difference{Kind: diff.Denied}, Request: s.Request}})
+	}
+	rows := tally.Summary().Rows
+	if d := cmp.Diff([]string{"e", "b", "c"}, rows[0].Names); d != "" {
+		t.Errorf("names (-want +got):\n%s", d)
+	}
+}
+
 // TestRowsAreBounded: a log with ever new users costs no more than a number of rows.
 func TestRowsAreBounded(t *testing.T) {
 	t.Parallel()

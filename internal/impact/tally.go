@@ -26,6 +26,8 @@ type Row struct {
 	Requests int    `json:"requests"`
 	// Example is the first of the requests.
 	Example Example `json:"example"`
+	// Names are those of the first objects, three at most.
+	Names []string `json:"names,omitempty"`
 }
 
 // An Example is one request of a [Row].
@@ -66,6 +68,31 @@ type counted struct {
 	Row
 
 	first int
+	// names are the first objects, in the order of their requests.
+	names []numbered
+}
+
+// A numbered is a name, with the number of the first request that has it.
+type numbered struct {
+	first int
+	name  string
+}
+
+// mostNames is how many objects a row names.
+const mostNames = 3
+
+// addName keeps the names of the first objects, in whatever order they are counted.
+func (c *counted) addName(number int, name string) {
+	if name == "" {
+		return
+	}
+	i := slices.IndexFunc(c.names, func(n numbered) bool { return n.name == name })
+	if i < 0 {
+		i, c.names = len(c.names), append(c.names, numbered{number, name})
+	}
+	c.names[i].first = min(c.names[i].first, number)
+	slices.SortFunc(c.names, func(a, b numbered) int { return cmp.Compare(a.first, b.first) })
+	c.names = c.names[:min(len(c.names), mostNames)]
 }
 
 // NewTally returns a tally without requests.
@@ -120,6 +147,7 @@ func (t *Tally) row(number int, s *Subject, d *Difference) {
 		t.rows[at] = row
 	}
 	row.Requests++
+	row.addName(number, example.Name)
 	if number < row.first {
 		row.first, row.Example = number, example
 	}
@@ -194,7 +222,11 @@ func (t *Tally) Summary() Summary {
 		s.Requests[kind] = t.requests[kind]
 	}
 	for _, row := range t.rows {
-		s.Rows = append(s.Rows, row.Row)
+		told := row.Row
+		for _, n := range row.names {
+			told.Names = append(told.Names, n.name)
+		}
+		s.Rows = append(s.Rows, told)
 	}
 	slices.SortFunc(s.Rows, func(a, b Row) int {
 		return cmp.Or(

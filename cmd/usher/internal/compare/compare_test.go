@@ -26,7 +26,7 @@ func TestHostileReports(t *testing.T) {
 	for _, hostile := range []string{printabletest.Hostile, "a\n| forged | 1 |\n```\n@everyone <script>"} {
 		row := impact.Row{
 			Kind: diff.Denied, Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: hostile, Name: hostile}, Namespace: hostile, Resource: hostile, User: hostile, Owner: hostile, Requests: 1,
-			Example: impact.Example{From: hostile, Name: hostile, Message: hostile},
+			Example: impact.Example{From: hostile, Name: hostile, Message: hostile}, Names: []string{hostile},
 		}
 		text, markdown := compare.Printed(row, hostile)
 		for _, output := range []string{text, markdown} {

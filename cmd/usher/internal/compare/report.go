@@ -118,7 +118,7 @@ func policyName(p usher.PolicyRef) string {
 	return p.String()
 }
 
-// where says what a row is about, besides its policy.
+// where says what a row is about, besides its policy, and names its first objects.
 func where(r *impact.Row) string {
 	parts := []string{}
 	for _, part := range []struct{ of, is string }{{"", r.Resource}, {"in ", r.Namespace}, {"by ", r.User}, {"of ", r.Owner}} {
@@ -126,7 +126,11 @@ func where(r *impact.Row) string {
 			parts = append(parts, part.of+part.is)
 		}
 	}
-	return strings.Join(parts, " ")
+	text := strings.Join(parts, " ")
+	if len(r.Names) > 0 {
+		text += ": " + strings.Join(r.Names, ", ")
+	}
+	return text
 }
 
 // last is the last line, and what is to be said before it.
