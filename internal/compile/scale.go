@@ -31,12 +31,12 @@ func Unscaled(cs []Compiled) []rule.Problem {
 		field := "spec.resourceSelectors"
 		if c.Object != nil {
 			field = "spec.matchConstraints.resourceRules"
-			do = "add the subresource to the resources, such as deployments/scale; a Scale of zero has no spec.replicas"
+			do = "to limit these, too, add the subresource to the resources, such as deployments/scale: of the object a Scale has the name, the namespace and spec.replicas, which is missing for zero"
 		}
 		position := c.Policy.Position(field)
 		problems = append(problems, rule.Problem{
 			Policy: c.Ref, Severity: rule.Warning, Field: field,
-			What: "spec.replicas counts in " + c.Rules[at].Name + ", and kubectl scale and autoscalers can change it unseen: they write a Scale",
+			What: "spec.replicas counts in " + c.Rules[at].Name + ", and kubectl scale and autoscalers can change it unseen: they write a Scale, by the subresource scale, which the policy is not for",
 			Do:   do, File: position.File, Line: position.Line,
 		})
 	}
