@@ -89,6 +89,26 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// What is refused is recorded only if values say so, and with the API, at which it is read.
+func TestRecordings(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ set, want string }{
+		{"api.enabled=true", ""},
+		{"api.enabled=true,api.recordMemory=16Mi", "--record-memory=16Mi"},
+		{"api.enabled=true,api.recordMemory=1Gi", "--record-memory=1Gi"},
+	} {
+		got := ""
+		for _, arg := range one[*appsv1.Deployment](t, (&rendering{args: []string{"--set", row.set}}).objects(t)).Spec.Template.Spec.Containers[0].Args {
+			if strings.HasPrefix(arg, "--record-memory") {
+				got = arg
+			}
+		}
+		if got != row.want {
+			t.Errorf("%s: got %q, want %q", row.set, got, row.want)
+		}
+	}
+}
+
 // The API takes rights that nothing else needs, so only who asks for it gives them. Every
 // resource is granted to one role.
 func TestAPI(t *testing.T) {
