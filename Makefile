@@ -105,6 +105,13 @@ sandbox: build $(SANDBOX) ## run a Kubernetes control plane with Usher and the e
 e2e: build $(SANDBOX) ## run tests against a real API server, with faults
 	@cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GOTEST) -timeout 30m -count=1 ./...
 
+# The last release, and as long as there is none a commit without the newest kinds.
+FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || echo 5df9ed99)
+
+.PHONY: upgrade-test
+upgrade-test: build $(SANDBOX) ## upgrade two replicas from FROM (the last release) to this version on a real API server, under load, and go back
+	@cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run 'TestUpgradeFrom$$' ./e2e -args -from $(FROM)
+
 # As with the control plane, of which it compiles four hundred packages more.
 .PHONY: $(CONFORMANCE)
 $(CONFORMANCE):

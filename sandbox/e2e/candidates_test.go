@@ -32,6 +32,21 @@ spec:
 `, namespace, action)
 }
 
+// withoutSecrets refuses all Secrets of a namespace.
+func withoutSecrets(t *testing.T, namespace string) *unstructured.Unstructured {
+	t.Helper()
+	return parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: %[1]s-secrets}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]q}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
+  validations: [{expression: "false", message: no secrets}]
+`, namespace)
+}
+
 // candidateOf embeds policies in a candidate.
 func candidateOf(t *testing.T, kind, metadata string, replaces map[string]any, policies ...*unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
@@ -82,16 +97,7 @@ func TestCandidate(t *testing.T) {
 	ctx := testContext(t)
 	namespace := r.Namespace(t)
 	r.enforce(t, labelled(t, namespace, "Warn"))
-	secrets := parse(t, `
-apiVersion: usher.dev/v1alpha1
-kind: ClusterObjectPolicy
-metadata: {name: %[1]s-secrets}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]q}}
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
-  validations: [{expression: "false", message: no secrets}]
-`, namespace)
+	secrets := withoutSecrets(t, namespace)
 	stricter := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: stricter-%s}", namespace), map[string]any{"kind": "ClusterObjectPolicy", "name": namespace}, labelled(t, namespace, "Deny"))
 	another := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: another-%s}", namespace), nil, secrets)
 	for _, c := range []*unstructured.Unstructured{stricter, another} {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,9 +49,8 @@ func binaryAt(commit string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(source) }()
-	unpack := exec.Command("sh", "-c", `git -C "$0" archive `+commit+` | tar -x -C "$1"`, root, source)
-	if out, err := unpack.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("unpack commit %s: %w: %s", commit, err, out)
+	if err := unpack(commit, source); err != nil {
+		return "", err
 	}
 	build := exec.Command("go", "build", "-pgo=off", "-o", path, "./cmd/usher")
 	build.Dir = source
@@ -59,6 +59,14 @@ func binaryAt(commit string) (string, error) {
 		return "", fmt.Errorf("build usher at %s: %w: %s", commit, err, out)
 	}
 	return path, nil
+}
+
+// unpack writes the files of a commit into a folder.
+func unpack(commit, to string) error {
+	if out, err := exec.Command("sh", "-c", `git -C "$0" archive "$1" | tar -x -C "$2"`, root, commit, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack commit %s: %w: %s", commit, err, out)
+	}
+	return nil
 }
 
 // registeredPaths are the URL paths that API servers are told now, by entry.
@@ -176,6 +184,9 @@ type rollout struct {
 	*rig
 	behind  *network
 	running []*usher.Process
+	// kubeconfig and args are those of replicas, if not the usual ones.
+	kubeconfig string
+	args       []string
 }
 
 func (o *rollout) lead(t *testing.T) {
@@ -189,7 +200,9 @@ func (o *rollout) lead(t *testing.T) {
 
 func (o *rollout) add(t *testing.T, binary string) {
 	t.Helper()
-	process := o.run(t, usher.Config{Binary: binary, Kubeconfig: o.Kubeconfig, Service: "usher", Args: []string{fail}})
+	process := o.run(t, usher.Config{
+		Binary: binary, Kubeconfig: cmp.Or(o.kubeconfig, o.Kubeconfig), Service: "usher", Args: append([]string{fail}, o.args...),
+	})
 	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -200,15 +213,20 @@ func (o *rollout) add(t *testing.T, binary string) {
 // replace runs another version in place of both replicas.
 func (o *rollout) replace(t *testing.T, binary string, l *load) {
 	t.Helper()
-	for range 2 {
-		o.add(t, binary)
-		l.await(t, 50)
-		ending := o.running[0]
-		o.running = o.running[1:]
-		o.lead(t)
-		ending.Stop()
-		l.await(t, 50)
-	}
+	o.swap(t, binary, l)
+	o.swap(t, binary, l)
+}
+
+// swap runs another version in place of one replica.
+func (o *rollout) swap(t *testing.T, binary string, l *load) {
+	t.Helper()
+	o.add(t, binary)
+	l.await(t, 50)
+	ending := o.running[0]
+	o.running = o.running[1:]
+	o.lead(t)
+	ending.Stop()
+	l.await(t, 50)
 }
 
 // TestUpgradeRotateAndDowngradeUnderLoad goes from the last version that was registered at

@@ -96,6 +96,12 @@ type rig struct {
 // newRig gives the test a cluster that knows Usher's kinds, without an usher.
 func newRig(t *testing.T, o sandbox.Options) *rig {
 	t.Helper()
+	return newRigOf(t, o, root)
+}
+
+// newRigOf is a rig with the CRDs of a source tree.
+func newRigOf(t *testing.T, o sandbox.Options, source string) *rig {
+	t.Helper()
 	if o.Controllers == "" {
 		o.Controllers = calm
 	}
@@ -103,7 +109,7 @@ func newRig(t *testing.T, o sandbox.Options) *rig {
 	// Warnings are for people.
 	r.RESTConfig.WarningHandler = rest.NoWarnings{}
 	r.connect(t, r.RESTConfig)
-	if err := usher.Install(testContext(t), r.RESTConfig, filepath.Join(root, "deploy", "crds")); err != nil {
+	if err := usher.Install(testContext(t), r.RESTConfig, filepath.Join(source, "deploy", "crds")); err != nil {
 		t.Fatal(err)
 	}
 	return r

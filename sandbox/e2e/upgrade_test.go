@@ -28,9 +28,9 @@ var recent = []string{"clusterobjectpolicies", "clusterpolicycandidates", "clust
 func TestUpgradeOfTheImageOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sandbox.Options{Exclusive: true})
-	r.removeCRDs(t)
+	r.removeCRDs(t, recent...)
 	r.older(t, "clustervalidatepolicies.policy.kcloudlabs.io")
-	r.applyRights(t, false)
+	r.applyRights(t, root, without)
 	namespace := r.Namespace(t)
 	process := r.launch(t, r.kubeconfigAs(t, "system:serviceaccount:"+usher.Namespace+":usher"))
 	if err := process.WaitReady(testContext(t)); err != nil {
@@ -48,7 +48,7 @@ func TestUpgradeOfTheImageOnly(t *testing.T) {
 		[]string{"decide", "--from-cluster"}, []string{"authz", "adopt"}, []string{"authz", "adopt", "--all", "--dry-run"},
 		[]string{"authz", "can-i", "get", "pods", "--as", "jane"})
 
-	r.applyRights(t, true)
+	r.applyRights(t, root, nil)
 	r.told(t, "absent", len(recent), "PolicyExemption: the cluster has no such kind: apply the CRDs of this version")
 	r.acting(t, namespace, "works")
 
@@ -59,7 +59,7 @@ func TestUpgradeOfTheImageOnly(t *testing.T) {
 	r.acting(t, namespace, "works")
 
 	// And back: the kinds go with their policies, the others stay.
-	r.removeCRDs(t)
+	r.removeCRDs(t, recent...)
 	r.told(t, "absent", len(recent), "ClusterObjectPolicy: the cluster has no such kind")
 	r.acting(t, namespace, "works")
 	process.Stop()
@@ -107,10 +107,10 @@ func (r *rig) commands(t *testing.T, namespace string, commands ...[]string) {
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// removeCRDs removes the kinds that the release before does not have.
-func (r *rig) removeCRDs(t *testing.T) {
+// removeCRDs removes kinds of usher.dev.
+func (r *rig) removeCRDs(t *testing.T, resources ...string) {
 	t.Helper()
-	for _, resource := range recent {
+	for _, resource := range resources {
 		// An API server that is still starting to store objects of a kind keeps a CRD that is deleted.
 		kind := schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: resource}
 		if _, err := r.dynamic.Resource(kind).List(testContext(t), metav1.ListOptions{}); err != nil {
@@ -120,7 +120,7 @@ func (r *rig) removeCRDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, resource := range recent {
+	for _, resource := range resources {
 		eventually(t, resource+" are not served", func() error {
 			_, err := r.dynamic.Resource(schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: resource}).List(testContext(t), metav1.ListOptions{})
 			if apierrors.IsNotFound(err) {
@@ -149,10 +149,10 @@ func (r *rig) older(t *testing.T, name string) {
 	}
 }
 
-// applyRights applies the roles of the manifests, as they are or without the recent kinds.
-func (r *rig) applyRights(t *testing.T, complete bool) {
+// applyRights applies the roles in the manifests of a source tree, after a change of each rule, unless that is nil.
+func (r *rig) applyRights(t *testing.T, source string, change func(rule map[string]any)) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "deploy", "manifests", "usher.yaml"))
+	text, err := os.ReadFile(filepath.Join(source, "deploy", "manifests", "usher.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,9 +162,9 @@ func (r *rig) applyRights(t *testing.T, complete bool) {
 		default:
 			continue
 		}
-		if rules, ok, _ := unstructured.NestedSlice(object.Object, "rules"); ok && !complete {
+		if rules, ok, _ := unstructured.NestedSlice(object.Object, "rules"); ok && change != nil {
 			for _, rule := range rules {
-				without(rule.(map[string]any))
+				change(rule.(map[string]any))
 			}
 			if err := unstructured.SetNestedSlice(object.Object, rules, "rules"); err != nil {
 				t.Fatal(err)
