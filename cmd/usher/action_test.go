@@ -167,7 +167,7 @@ func TestActionComparesPolicies(t *testing.T) {
 	}
 	out, status := run("compare policies")
 	text, err := os.ReadFile(summary)
-	if err != nil || status != 1 || !strings.Contains(string(text), "| newly denied | 1 | `ClusterObjectPolicy image-tags` | `pods in shop` |") {
+	if err != nil || status != 1 || !strings.Contains(string(text), "| newly denied | 1 | `ClusterObjectPolicy image-tags` | `pods in shop: cart` |") {
 		t.Fatalf("status %d, %v: %s\n%s", status, err, out, text)
 	}
 	if out, status := run("comment"); status != 0 {

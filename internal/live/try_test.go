@@ -51,7 +51,9 @@ func TestDefinitionsChange(t *testing.T) {
 		var known atomic.Pointer[kind.Set]
 		var asked atomic.Int32
 		known.Store(sets["integer"])
+		begin := make(chan struct{})
 		try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set {
+			<-begin
 			asked.Add(1)
 			return known.Load()
 		}})
@@ -62,6 +64,7 @@ func TestDefinitionsChange(t *testing.T) {
 		if !h.live.Policies()[0].Untried {
 			t.Error("it is said to be tried before it is")
 		}
+		close(begin)
 		h.next()
 		if h.live.Policies()[0].Untried {
 			t.Error("it is said not to be tried when it has been")
