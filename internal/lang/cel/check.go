@@ -2,6 +2,7 @@ package cel
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
@@ -10,7 +11,9 @@ import (
 )
 
 // Checking returns an environment with the declarations of env that makes no programs.
-func Checking(env *cel.Env) *Environment { return &Environment{Env: env} }
+func Checking(env *cel.Env) *Environment {
+	return &Environment{Env: env, functions: sync.OnceValue(env.Functions)}
+}
 
 // Check parses and checks an expression, within a budget. What the checker and what comes after it
 // take is estimated before. The error is that of [Budget.Done], or a panic of the compiler, which does not

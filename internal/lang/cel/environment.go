@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -37,7 +38,12 @@ type Environment struct {
 	closures    closure.Compiler
 	// parsers are those that are not in use.
 	parsers sync.Pool
+	// functions are copied once: programs ask for them at each call.
+	functions func() map[string]*decls.FunctionDecl
 }
+
+// Functions returns the functions of the environment, which callers must not change.
+func (e *Environment) Functions() map[string]*decls.FunctionDecl { return e.functions() }
 
 // Kubernetes returns the environment of API servers, with more options, one after the other.
 // Expressions may use all that any version of Kubernetes has: what a stored policy says stays valid.
@@ -70,6 +76,7 @@ func New(env *cel.Env) (*Environment, error) {
 	attributes := attributes{interpreter.NewAttributeFactory(env.Container, adapter, provider), provider}
 	return &Environment{
 		Env:         env,
+		functions:   sync.OnceValue(env.Functions),
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
 		closures:    closure.Compiler{Dispatcher: dispatcher, Adapter: adapter, Provider: provider, Container: env.Container, Regexes: regexes(), Bounds: takesOf},
 	}, nil
