@@ -119,7 +119,7 @@ func TestAuditOfACluster(t *testing.T) {
 		{"a user of a namespace", theirs, []string{"-n", shop, "-p", file}, 1, "v1 ConfigMap " + shop + "/bare\nlabel team is missing\nclusterobjectpolicies.usher.dev\n1 warn, ", "", bank},
 		{"what they ask about", theirs, []string{"-n", shop, "-p", file, "--fail-on", "warn,fail"}, 1, "1 warn, ", "", bank},
 		{"without policies that they may read", theirs, []string{"-n", shop}, 2, "", "you may not list \n3 of usher.dev", ""},
-		{"without a namespace", theirs, []string{"-p", file, "--policy", shop}, 1, "configmaps cannot be read: configmaps is forbidden", "", "warn"},
+		{"without a namespace", theirs, []string{"-p", file, "--policy", shop}, 1, "not read:  you may not list \n, configmaps, ", "", "warn"},
 		{"another namespace", theirs, []string{"-n", bank, "-p", file, "--policy", shop}, 1, "configmaps cannot be read: configmaps is forbidden", "", "label team"},
 	} {
 		stdout, stderr, code := r.audit(t, row.kubeconfig, row.args...)
