@@ -191,6 +191,7 @@ func TestImportReadsHostileFiles(t *testing.T) {
 	}
 	deep := "\nx: " + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "\n"
 	const aliases, depth, judged = "excessive aliasing", "max depth", "1 test answers as before, 0 differ, 0 cannot be judged"
+	const twice = "\"kind\" is given twice: keep one of them"
 	patch := func(of string) string { return strings.Replace(policy, "RULE", "mutate: "+of, 1) }
 	validate := strings.Replace(policy, "RULE", pattern, 1)
 	for _, test := range []struct{ name, policy, cases, resource, says string }{
@@ -200,6 +201,9 @@ func TestImportReadsHostileFiles(t *testing.T) {
 		{"depth of a policy", validate + deep, cases, resource, depth},
 		{"depth of a test", validate, cases + deep, resource, depth},
 		{"depth of an object", validate, cases, resource + deep, depth},
+		{"a field twice in a policy", validate + "kind: ClusterPolicy\n", cases, resource, twice},
+		{"a field twice in a test", validate, cases + "kind: Test\n", resource, twice},
+		{"a field twice in an object", validate, cases, resource + "kind: ConfigMap\n", twice},
 		{"merged keys", validate, "x: &x {name: t}\n" + strings.Replace(cases, "{name: t}", "{<<: *x}", 1), resource, judged},
 		{"a name that is a path", validate, strings.ReplaceAll(cases, "rule: r", "rule: ../../r"), resource, "there is no rule ../../r"},
 		{"a test that is named as a path", validate, strings.ReplaceAll(cases, "name: t", "name: ../../../t"), resource, judged},
@@ -361,11 +365,11 @@ func TestImportedCorpusPassesTheCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, stderr, _ := execute(t, []string{"import", "kyverno", in, "--enforce", "--out", out})
+	_, stderr, _ := execute(t, []string{"import", "kyverno", in, "--enforce", "--policy-timeout", "5m", "--out", out})
 	if strings.Count(stderr, ": converted to ") < len(files)/2 {
 		t.Errorf("less than half of it is converted:\n%s", stderr)
 	}
-	stdout, stderr, _ := execute(t, []string{"check", out, "-o", "json"})
+	stdout, stderr, _ := execute(t, []string{"check", out, "-o", "json", "--policy-timeout", "5m"})
 	var report struct{ Errors, Policies int }
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Errors > 0 || report.Policies == 0 {
 		t.Errorf("%v, %d errors in %d policies:\n%s%s", err, report.Errors, report.Policies, stdout, stderr)

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"fmt"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -99,4 +100,44 @@ func textOf(value any) string {
 		return strconv.FormatInt(v, 10)
 	}
 	return ""
+}
+
+// Unique returns an error if a field is given twice in an object: YAML forbids it, and readers take one of the two.
+func Unique(inputs []Input) error {
+	for i := range inputs {
+		in := &inputs[i]
+		if in.text == nil {
+			continue
+		}
+		in.text.parse()
+		if again := repeated(in.text.objects[in.nth]); again != nil {
+			return fmt.Errorf("read %s: line %d: %q is given twice: keep one of them", in.File, again.Line, again.Value)
+		}
+	}
+	return nil
+}
+
+// repeated returns the second key of a mapping that has it twice, nil if there is none. Aliases are not followed: what
+// they mean is in the object, too.
+func repeated(node *yaml.Node) *yaml.Node {
+	if node == nil {
+		return nil
+	}
+	if node.Kind == yaml.MappingNode {
+		seen := make(map[string]bool, len(node.Content)/2)
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if key := node.Content[i]; key.Kind == yaml.ScalarNode && key.Tag != "!!merge" {
+				if seen[key.Value] {
+					return key
+				}
+				seen[key.Value] = true
+			}
+		}
+	}
+	for _, part := range node.Content {
+		if again := repeated(part); again != nil {
+			return again
+		}
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package write
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,7 +173,7 @@ func (f *importFlags) read(cmd *cobra.Command, s cli.Streams, paths []string) (f
 	case len(paths) == 0:
 		return nil, nil, cli.NoPaths(cmd, "policies")
 	default:
-		inputs, err := objects.Read(cmd, s, paths)
+		inputs, err := readUnique(cmd, s, paths)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -182,6 +183,12 @@ func (f *importFlags) read(cmd *cobra.Command, s cli.Streams, paths []string) (f
 		return nil, nil, fmt.Errorf("no objects of %s in %s", f.name, of)
 	}
 	return found, others, nil
+}
+
+// readUnique reads objects of which no field is given twice: one of both would be lost.
+func readUnique(cmd *cobra.Command, s cli.Streams, paths []string) ([]objects.Input, error) {
+	inputs, err := objects.Read(cmd, s, paths)
+	return inputs, cmp.Or(err, objects.Unique(inputs))
 }
 
 // foreign returns the objects of another engine, and the other ones.

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := objects.Read(cmd, s, paths)
+	inputs, err := readUnique(cmd, s, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -215,5 +216,5 @@ func (t *together) read(name string, into *readOnce) error {
 			into.objects = append(into.objects, in.Object)
 		}
 	}
-	return err
+	return cmp.Or(err, objects.Unique(inputs))
 }

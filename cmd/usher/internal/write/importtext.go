@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,10 @@ func Convert(ctx context.Context, text string, limits *policies.Limits) (*Conver
 	}
 	// Documents that are no objects are left out.
 	inputs, err := objects.From("pasted.yaml", strings.NewReader(text))
-	if err != nil && !errors.Is(err, objects.ErrNoObject) {
+	if errors.Is(err, objects.ErrNoObject) {
+		err = nil
+	}
+	if err := cmp.Or(err, objects.Unique(inputs)); err != nil {
 		return nil, err
 	}
 	for _, e := range importable() {
