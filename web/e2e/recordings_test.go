@@ -64,8 +64,9 @@ func TestOpensARefusedRequestAsItCame(t *testing.T) {
 	p.within(5*time.Second, `document.querySelector("#request textarea").value === "system:serviceaccounts\nsystem:authenticated"`)
 	// What is changed is decided.
 	p.click("#request-tab-object")
+	p.within(5*time.Second, `document.querySelector("#request .cm-content")`)
 	p.eval(`document.querySelector("#request .cm-content").focus()`)
-	p.press("Control+a")
+	p.press("Control+a", "Delete")
 	p.paste("{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop, labels: {owner: a}}, spec: {containers: [{name: web, image: example.com/web:1}]}}")
 	p.says("#verdict", "Allowed")
 }
@@ -92,6 +93,7 @@ func TestSaysWhatIsNotRecorded(t *testing.T) {
 	p.click("#play")
 	p.says("#policies .cm-content", "require-owner")
 	p.click("#request-tab-object")
+	p.within(5*time.Second, `document.querySelector("#request .cm-content")`)
 	p.eval(`document.querySelector("#request .cm-content").focus()`)
 	p.paste("{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}, spec: {containers: [{name: web, image: example.com/web:1}]}}")
 	p.says("#verdict", "Denied")
