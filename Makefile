@@ -199,12 +199,12 @@ vulnerabilities: ## look for known vulnerabilities in what Usher calls, with gov
 release-dry-run: ## build what a release contains, for this platform, without publishing
 	@$(RELEASE) check
 	@$(RELEASE) build --snapshot --clean --single-target
-	@$(HELM) package deploy/helm/usher --destination dist
 	@$(MAKE) --no-print-directory supply
 	@cd tools/supply && $(GO) test -count=1 -timeout 60m -run TestPublishedModule . -args -install
 
 .PHONY: supply
-supply: ## write OCI layouts of image and chart, the krew manifest and the provenance of what is built in dist
+supply: ## pack the chart, and write OCI layouts of it and of the image, the krew manifest and the provenance of what is built in dist
+	@$(HELM) package deploy/helm/usher --destination dist
 	@cd tools/supply && $(GO) run . -root ../.. -chart dist/usher-$$(../../hack/version.sh).tgz -created $$(git show -s --format=%cI)
 
 .PHONY: generate
