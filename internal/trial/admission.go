@@ -86,7 +86,7 @@ func (t *Trial) tryParamless(ctx context.Context, set *kind.Set, p compile.Typed
 	for _, r := range rules {
 		t.free(&r, p, about.targets)
 		for _, problem := range t.tryRule(ctx, set, &r, words, about) {
-			if strings.Contains(problem.What, "would be refused, because the rule fails") {
+			if strings.Contains(problem.What, refused) {
 				problem.Severity, problem.Field = rule.Mistake, field
 				problem.What, problem.Do = "there are none: for the requests of this binding "+problem.What, "copy them from another binding"
 				return []rule.Problem{problem}

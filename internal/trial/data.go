@@ -89,7 +89,7 @@ func (t *Trial) tryData(ctx context.Context, set *kind.Set, c *compile.Compiled,
 			for _, problem := range t.tryRule(ctx, set, &r, words, about) {
 				// Whatever every object is refused for may be due to the data, which have no keys of maps.
 				every := everyOne.MatchString(problem.What) && try.when == ""
-				if strings.Contains(problem.What, "would be refused, because the rule fails") && !every {
+				if strings.Contains(problem.What, refused) && !every {
 					problem.Severity = rule.Warning
 					problem.What, problem.Do = try.when+problem.What, cmp.Or(try.do, problem.Do)
 					return []rule.Problem{problem}

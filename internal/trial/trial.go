@@ -144,14 +144,33 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 		told := slices.ContainsFunc(c.Problems, func(p rule.Problem) bool { return strings.HasPrefix(p.Field, r.Name) })
 		result.Problems = append(result.Problems, t.tryRule(ctx, set, r, words, explained{reads: len(reads) > 0, step: told, refuses: slices.ContainsFunc(refuses, func(p rule.Problem) bool { return p.Field == r.Name })})...)
 	}
+	consequence := consequenceOf(&c)
 	for i := range result.Problems {
-		result.Problems[i] = c.Place(result.Problems[i])
+		problem := c.Place(result.Problems[i])
+		problem.What = strings.Replace(problem.What, refused, consequence, 1)
+		result.Problems[i] = problem
 	}
 	result.Cut = ctx.Err() != nil
 	result.Unsettled = result.Unsettled || result.Cut
 	rule.SortProblems(result.Problems)
 	result.Problems = slices.CompactFunc(result.Problems, func(a, b rule.Problem) bool { return a == b })
 	return result
+}
+
+// refused is what problems say of requests on which a rule fails.
+const refused = "would be refused, because the rule fails"
+
+// consequenceOf returns what to say instead, since a policy that only warns refuses nothing when it fails.
+func consequenceOf(c *compile.Compiled) string {
+	action := c.Action()
+	switch {
+	case action == "" || strings.Contains(action, "Deny") || strings.Contains(action, "Mutate"):
+		return refused
+	case strings.Contains(action, "Warn"):
+		return "would be warned of, because the rule fails"
+	default:
+		return "would be noted in the audit log, because the rule fails"
+	}
 }
 
 // find returns the existing kinds, with the schemas of those that a policy selects or reads. What the

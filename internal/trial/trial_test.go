@@ -281,6 +281,30 @@ bindings:
 	}
 }
 
+// TestConsequence: what is said of a rule that fails is what follows from the policy.
+func TestConsequence(t *testing.T) {
+	t.Parallel()
+	for actions, want := range map[string]string{
+		"":              "every ConfigMap without the label team would be refused, because the rule fails",
+		"[Deny]":        "every ConfigMap without the label team would be refused, because the rule fails",
+		"[Audit, Deny]": "every ConfigMap without the label team would be refused, because the rule fails",
+		"[Warn]":        "every ConfigMap without the label team would be warned of, because the rule fails",
+		"[Audit]":       "every ConfigMap without the label team would be noted in the audit log, because the rule fails",
+	} {
+		spec := `
+matchConstraints:
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+validations: [{expression: "object.metadata.labels.team != 'x'"}]`
+		if actions != "" {
+			spec += "\nbindings: [{name: all, validationActions: " + actions + "}]"
+		}
+		c := compile.Policy(mustPolicy(t, "cluster", spec))
+		if problems := tried(t).Try(t.Context(), c).Problems; len(problems) != 1 || !strings.HasPrefix(problems[0].What, want) {
+			t.Errorf("%s: got %v, expected %s", actions, problems, want)
+		}
+	}
+}
+
 // TestTrialsEnd: after its timeout, a trial returns the results so far, and nothing false.
 func TestTrialsEnd(t *testing.T) {
 	t.Parallel()
