@@ -220,10 +220,18 @@ func TestUpgradeFrom(t *testing.T) {
 	s.report(t, "after the downgrade", l)
 }
 
-// beside writes a candidate, and what it is for, while a replica beside does not know such a kind.
+// beside writes a candidate, and what it is for, while a replica beside does not know such a kind: that one makes no proof,
+// and who writes is told to try again.
 func (o *rollout) beside(t *testing.T, namespace string, l *load) *unstructured.Unstructured {
 	t.Helper()
-	candidate := o.create(t, candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: %q}", namespace), nil, withoutSecrets(t, namespace)))
+	candidate := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: %q}", namespace), nil, withoutSecrets(t, namespace))
+	eventually(t, "a replica that knows candidates to be asked", func() error {
+		_, err := o.apply(testContext(t), candidate)
+		if err != nil && !strings.Contains(err.Error(), "if Usher is being upgraded, try again") {
+			t.Fatal(err)
+		}
+		return err
+	})
 	for i := range 20 {
 		o.create(t, parse(t, `{apiVersion: v1, kind: Secret, metadata: {name: s%d, namespace: %s}}`, i, namespace))
 		l.await(t, 10)
