@@ -30,7 +30,7 @@ func (e *Engine) podsInForce() pods {
 func (e *Engine) podPaths(r *rule.Rule, of *usher.Request) (object, old *usher.Paths) {
 	object, old = r.PodPaths(of)
 	if e.pods.changed {
-		object = r.WholePodPaths(of)
+		object = rule.WholePodPaths(of.Kind)
 	}
 	return object, old
 }

@@ -106,15 +106,13 @@ func addAt(byResource map[resourceOf]*kindReadPaths, r *rule.Rule, changed bool)
 func (w *kindReadPaths) addPod(r *rule.Rule, resource string, operation usher.Operation, changed bool) {
 	w.rules++
 	for _, workload := range podtemplate.Workloads() {
-		if workload.Resource != resource {
-			continue
+		switch {
+		case workload.Resource != resource:
+		case changed:
+			w.paths.Merge(rule.WholePodPaths(workload.WithVersion("")))
+		default:
+			r.AddPodPaths(&w.paths, &workload, operation)
 		}
-		written := usher.Request{Operation: operation, Kind: workload.WithVersion("")}
-		object, _ := r.PodPaths(&written)
-		if changed {
-			object = r.WholePodPaths(&written)
-		}
-		w.paths.Merge(object)
 	}
 }
 

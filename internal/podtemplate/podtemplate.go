@@ -125,6 +125,12 @@ func (w *Workload) Changed(object, old map[string]any) bool {
 // read in the pod.
 func (w *Workload) ReadPaths(ofPod *usher.Paths) *usher.Paths {
 	paths := &usher.Paths{}
+	w.AddReadPaths(paths, ofPod)
+	return paths
+}
+
+// AddReadPaths adds them to others.
+func (w *Workload) AddReadPaths(paths, ofPod *usher.Paths) {
 	paths.Add("apiVersion")
 	for _, field := range []string{"name", "generateName", "ownerReferences"} {
 		paths.Add("metadata", field)
@@ -135,7 +141,6 @@ func (w *Workload) ReadPaths(ofPod *usher.Paths) *usher.Paths {
 		paths.MergeAt(w.below("metadata", field), ofPod, "metadata", field)
 	}
 	paths.MergeAt(w.below("spec"), ofPod, "spec")
-	return paths
 }
 
 // below is a path in an object that leads through the template.

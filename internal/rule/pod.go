@@ -2,6 +2,7 @@ package rule
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,17 +20,22 @@ type Pod struct {
 	// Warns says that the rule denies nothing.
 	Warns bool
 
-	once  sync.Once
-	paths map[schema.GroupKind]podPaths
+	once sync.Once
+	// reads are the paths that the rule reads in pods.
+	reads *usher.Paths
+	// paths are those in the workloads, by kind, of which there has been a request.
+	paths sync.Map
 }
-
-// podPaths are paths in the objects of a workload: those that a rule reads, and all of the pod.
-type podPaths struct{ read, all *usher.Paths }
 
 // OfWorkloads returns the requests that write workloads, which is what the Match of a rule with a
 // [Pod] has. Excluded are requests that do not match.
 func OfWorkloads(excluded []ResourceRule) ResourceMatch {
-	m := ResourceMatch{Excluded: excluded}
+	return ResourceMatch{Excluded: excluded, Rules: workloadRules()}
+}
+
+// workloadRules are for the requests that write workloads. They are shared.
+var workloadRules = sync.OnceValue(func() []ResourceRule {
+	var all []ResourceRule
 	for _, group := range []string{"apps", "batch", ""} {
 		r := ResourceRule{
 			Operations: []usher.Operation{usher.Create, usher.Update}, Groups: []string{group}, Versions: []string{"*"}, Scope: Namespaced,
@@ -39,10 +45,10 @@ func OfWorkloads(excluded []ResourceRule) ResourceMatch {
 				r.Resources = append(r.Resources, w.Resource)
 			}
 		}
-		m.Rules = append(m.Rules, r)
+		all = append(all, r)
 	}
-	return m
-}
+	return slices.Clip(all)
+})
 
 // PodPaths returns the paths that a rule with a [Pod] reads in the object and in the old object of a
 // request that writes a workload.
@@ -50,18 +56,46 @@ func (r *Rule) PodPaths(of *usher.Request) (object, old *usher.Paths) {
 	switch {
 	case of.Operation == usher.Update:
 		// Whether the template has changed is known from all of it.
-		return r.WholePodPaths(of), r.WholePodPaths(of)
+		return WholePodPaths(of.Kind), WholePodPaths(of.Kind)
 	case len(r.Exemptions) > 0:
 		// They may be for any part of the pod.
-		return r.WholePodPaths(of), nil
+		return WholePodPaths(of.Kind), nil
 	}
-	return r.podPaths()[of.Kind.GroupKind()].read, nil
+	kind := of.Kind.GroupKind()
+	if known, ok := r.Pod.paths.Load(kind); ok {
+		object, _ = known.(*usher.Paths)
+		return object, nil
+	}
+	w, ok := podtemplate.Of(kind)
+	if !ok {
+		return nil, nil
+	}
+	object = w.ReadPaths(r.readsOfPod())
+	r.Pod.paths.Store(kind, object)
+	return object, nil
 }
 
-// WholePodPaths returns the paths of everything that the pod of a workload has.
-func (r *Rule) WholePodPaths(of *usher.Request) *usher.Paths {
-	return r.podPaths()[of.Kind.GroupKind()].all
+// AddPodPaths adds the paths that a rule with a [Pod] reads in a workload which is created, or in
+// one that changes if its operation is Update.
+func (r *Rule) AddPodPaths(to *usher.Paths, w *podtemplate.Workload, operation usher.Operation) {
+	if operation == usher.Update || len(r.Exemptions) > 0 {
+		to.Merge(WholePodPaths(w.WithVersion("")))
+		return
+	}
+	w.AddReadPaths(to, r.readsOfPod())
 }
+
+// wholes are the paths of everything that the pods of workloads have.
+var wholes = sync.OnceValue(func() map[schema.GroupKind]*usher.Paths {
+	all := map[schema.GroupKind]*usher.Paths{}
+	for _, w := range podtemplate.Workloads() {
+		all[w.GroupKind] = w.ReadPaths(usher.AllPaths())
+	}
+	return all
+})
+
+// WholePodPaths returns the paths of everything that the pod of a workload has. They are shared.
+func WholePodPaths(of schema.GroupVersionKind) *usher.Paths { return wholes()[of.GroupKind()] }
 
 // PodCreation returns a request that creates a pod, without the pod.
 func PodCreation(phase usher.Phase) usher.Request {
@@ -72,28 +106,20 @@ func PodCreation(phase usher.Phase) usher.Request {
 	}
 }
 
-func (r *Rule) podPaths() map[schema.GroupKind]podPaths {
-	r.Pod.once.Do(func() {
-		reads := r.readsOfPod()
-		r.Pod.paths = map[schema.GroupKind]podPaths{}
-		for _, w := range podtemplate.Workloads() {
-			r.Pod.paths[w.GroupKind] = podPaths{w.ReadPaths(reads), w.ReadPaths(usher.AllPaths())}
-		}
-	})
-	return r.Pod.paths
-}
-
 // readsOfPod are the paths that the rule reads in pods.
 func (r *Rule) readsOfPod() *usher.Paths {
-	reads := TargetPaths()
-	for _, sel := range r.Pod.Match.Selectors {
-		for _, field := range sel.Fields {
-			reads.Add(field.Path...)
+	r.Pod.once.Do(func() {
+		reads := TargetPaths()
+		for _, sel := range r.Pod.Match.Selectors {
+			for _, field := range sel.Fields {
+				reads.Add(field.Path...)
+			}
 		}
-	}
-	object, _ := r.ReadPaths()
-	reads.Merge(object)
-	return reads
+		object, _ := r.ReadPaths()
+		reads.Merge(object)
+		r.Pod.reads = reads
+	})
+	return r.Pod.reads
 }
 
 // A Workload is an object that is judged by the pod that it would make.

@@ -129,7 +129,7 @@ func (p *Plan) readPods(s *stage) {
 		}
 		object, _ := r.PodPaths(&probe)
 		if len(mutations) > 0 {
-			object = r.WholePodPaths(&probe)
+			object = rule.WholePodPaths(probe.Kind)
 		}
 		p.paths.Merge(object)
 		for k := range mutations {
