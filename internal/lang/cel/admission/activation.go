@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -79,18 +80,24 @@ type activation struct {
 // errUncounted is impossible: expressions that compile do so again.
 var errUncounted = errors.New("expressions whose costs count do not compile")
 
+// activations are those that are not in use. All programs share them, so that those of one request evaluate with one.
+var activations = sync.Pool{New: func() any { return &activation{} }}
+
 func (in *Input) activation(p *Program, h has) *activation {
-	a, ok := p.idle.Get().(*activation)
-	if !ok {
-		a = &activation{}
+	a := in.uncounted(p, h)
+	if !p.bounded(in, &p.deciding) {
+		a.count()
 	}
+	return a
+}
+
+// uncounted returns an activation for a request of which it is known that no budget can be exceeded.
+func (in *Input) uncounted(p *Program, h has) *activation {
+	a, _ := activations.Get().(*activation)
 	a.in, a.program, a.has = in, p, h
 	a.meter.Allowance = in.Allowance
 	a.meter.Context = in.context //nolint:fatcontext // it is that of the request
 	a.variables.program, a.variables.activation, a.variables.visible = p, a, len(p.variables)
-	if !p.bounded(in, &p.deciding) {
-		a.count()
-	}
 	return a
 }
 
@@ -119,8 +126,8 @@ func (a *activation) explain() {
 func (a *activation) release() {
 	a.variables.forget()
 	a.meter.Release()
-	*a = activation{program: a.program, frame: a.frame, variables: variables{values: a.variables.values}}
-	a.program.idle.Put(a)
+	*a = activation{frame: a.frame, variables: variables{values: a.variables.values[:0]}}
+	activations.Put(a)
 }
 
 // enter has the activation see what other expressions see. Variables are computed again only where

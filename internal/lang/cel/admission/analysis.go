@@ -17,6 +17,8 @@ type reads struct {
 
 	// object and old are the paths of the values that are read, once all expressions are known.
 	object, old []readPath
+	// plain says that expressions read nothing else but params, once all expressions are known.
+	plain bool
 }
 
 // ReadPaths returns the paths that expressions read in the object and in the old object, and those

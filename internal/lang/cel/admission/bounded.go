@@ -71,6 +71,9 @@ func (in *Input) sizeAt(p *readPath, tree map[string]any) cel.Size {
 // besides returns the size of what the expressions read besides objects and params.
 func (r *reads) besides(in *Input, p *Program) cel.Size {
 	var s cel.Size
+	if r.plain {
+		return s
+	}
 	if r.Mentions(requestName) {
 		s = in.requestSize(r.Whole(requestName))
 	}

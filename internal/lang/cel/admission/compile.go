@@ -97,8 +97,6 @@ type Program struct {
 	counted func() []*cel.Program
 	// traced is what finding fields needs, compiled when a validation fails for the first time.
 	traced func() *traced
-	// idle are activations that are not in use.
-	idle sync.Pool
 }
 
 // An expression is one that is compiled, or the error that compiling gave. The zero expression is
@@ -217,6 +215,7 @@ func (p *Program) compile(budget *cel.Budget, plan planner) (*compilation, error
 	c.into(&c.limits.validations)
 	c.limits.small = cel.LimitOf(c.limits.within)
 	c.reads.object, c.reads.old = c.reads.keyed(objectName), c.reads.keyed(oldObjectName)
+	c.reads.plain = !c.reads.Mentions(requestName) && !c.reads.Mentions(namespaceName) && len(c.reads.Whole(dataName)) == 0
 	p.reads, p.limits, p.deciding, p.patched, p.tellings = c.reads, c.limits, c.limits, c.patched, c.tellings
 	if p.source.LazyMessages {
 		p.deciding = c.without(deciding, before, data)

@@ -23,7 +23,7 @@ func (p *Program) Glance(ctx context.Context, in *Input) (Skipping, bool) {
 		return Skipping{}, false
 	}
 	in.context = ctx
-	a := in.activation(p, withAuthorizer|asConditions)
+	a := in.uncounted(p, withAuthorizer|asConditions)
 	defer a.release()
 	skipping, failure, err := a.match(ctx)
 	if err != nil || failure != "" || skipping.Skipped != "" {

@@ -82,8 +82,8 @@ type uncomputed struct{}
 
 // value returns the value of a variable, or its error as a value.
 func (v *variables) value(i int) any {
-	if v.values == nil {
-		v.values = make([]any, len(v.program.variables))
+	if len(v.values) == 0 {
+		v.values = slices.Grow(v.values, len(v.program.variables))[:len(v.program.variables)]
 		v.forget()
 	}
 	if !v.has(i) {
