@@ -160,15 +160,15 @@ type traced struct {
 // Uses implements [rule.Traced].
 func (p traced) Uses() []rule.Use { return p.uses }
 
-// failedCheck returns the error of a check that came to no result, nil if all did. An API server
-// treats such an error of an expression as a denial.
-func failedCheck(checks []usher.Check) error {
+// failedCheck returns the name and the error of the first check that came to no result, no error if all did. An API
+// server treats such an error of an expression as a denial.
+func failedCheck(checks []usher.Check) (name string, err error) {
 	for _, c := range checks {
 		if c.Failed && len(c.Actions) > 0 {
-			return errors.New(c.Message)
+			return c.Name, errors.New(c.Message)
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // resourceOf returns the resource of the requests for objects of a kind.

@@ -249,7 +249,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 	t.tried++
 	uncertain := t.world.lacks() || t.world.asked() && !t.settled
 	for _, finding := range decision.Findings {
-		failure := failedCheck(finding.Checks)
+		where, failure := failedCheck(finding.Checks)
 		if finding.Outcome == usher.Failed {
 			failure = finding.Err
 		}
@@ -264,7 +264,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 			t.failed = true
 			if finding.Outcome == usher.Rejected {
 				t.refused++
-				t.where = finding.Checks[0].Name
+				t.where = where
 			}
 			return failure
 		case finding.Outcome == usher.Rejected:

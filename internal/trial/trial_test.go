@@ -281,6 +281,26 @@ bindings:
 	}
 }
 
+// TestFailingValidationIsNamed: a problem is at the validation that fails, also after one that refuses the object.
+func TestFailingValidationIsNamed(t *testing.T) {
+	t.Parallel()
+	c := compile.Policy(mustPolicy(t, "cluster", `
+matchConstraints:
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+validations:
+- expression: "has(object.metadata.labels)"
+- expression: "int(object.metadata.name) > 3"`))
+	problems := tried(t).Try(t.Context(), c).Problems
+	if len(problems) == 0 {
+		t.Fatal("no problem")
+	}
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Field, "spec.validations[1]") {
+			t.Errorf("at %s: %s", p.Field, p.What)
+		}
+	}
+}
+
 // TestConsequence: what is said of a rule that fails is what follows from the policy.
 func TestConsequence(t *testing.T) {
 	t.Parallel()

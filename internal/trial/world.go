@@ -191,7 +191,8 @@ func (t *run) worksHere(ctx context.Context) (works, asked bool) {
 			}
 			asked = true
 			if !slices.ContainsFunc(decision.Findings, func(f usher.Finding) bool {
-				return f.Outcome == usher.Failed || failedCheck(f.Checks) != nil
+				_, failure := failedCheck(f.Checks)
+				return f.Outcome == usher.Failed || failure != nil
 			}) {
 				return true, true
 			}
