@@ -193,17 +193,40 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 			return nil, err
 		}
 	}
+	if len(f.facts.Files) > 0 {
+		if f.kinds, err = f.facts.Kinds(); err != nil {
+			return nil, err
+		}
+	}
 	questions, err := f.questions(cmd, s)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]decided, len(questions))
 	for i, q := range questions {
+		if err := f.placed(q); err != nil {
+			return nil, err
+		}
 		if all[i], err = f.decided(cmd.Context(), set, facts, q); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// placed returns an error if nobody says in which namespace the object of a request is: its exemption would be for all.
+func (f *exemptFlags) placed(q Question) error {
+	const unplaced = "%s names no namespace, and its exemption would be for all: name its namespace with -n"
+	if q.Request.Namespace != "" || q.recorded {
+		return nil
+	}
+	switch namespaced, known := f.scopeOf(q.Request); {
+	case !known:
+		return fmt.Errorf(unplaced+", or the file with the CustomResourceDefinition of its kind with --facts", aboutRequest(q.Request))
+	case namespaced:
+		return fmt.Errorf(unplaced, aboutRequest(q.Request))
+	}
+	return nil
 }
 
 // decided returns a request that can be decided again. A workload whose pods are refused is decided
@@ -268,6 +291,13 @@ func (f *exemptFlags) cases() ([]decided, error) {
 	all := make([]decided, len(cases))
 	for i, c := range cases {
 		c.Limits, c.Roles = limits, Roles
+		r, err := c.Request.For(c.Phase)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		if namespaced, _ := f.scopeOf(r); namespaced && r.Namespace == "" {
+			return nil, fmt.Errorf("%s: the case has no request.namespace, and the exemption would be for all: write it into the case", c.Name)
+		}
 		all[i] = decided{about: c.Name, decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
 			return decideCase(ctx, c, more)
 		}}

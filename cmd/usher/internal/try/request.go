@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
@@ -29,6 +29,8 @@ type Question struct {
 	written bool
 	// raw is the object without these, if it lacks any.
 	raw map[string]any
+	// recorded means that the request is as an API server sent it.
+	recorded bool
 }
 
 // know tells a store what exists besides its own objects: the namespaces of requests, and the objects of the
@@ -61,7 +63,7 @@ func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) 
 	questions := make([]Question, 0, len(inputs))
 	for _, in := range inputs {
 		if in.Review != nil {
-			questions = append(questions, Question{File: in.File, Request: admission.RequestOf(in.Review)})
+			questions = append(questions, Question{File: in.File, Request: admission.RequestOf(in.Review), recorded: true})
 			continue
 		}
 		raw := in.Object
@@ -83,11 +85,8 @@ func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) 
 func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.Request, error) {
 	metadata, _ := in.Object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
-	switch {
-	case in.Object["kind"] == "Namespace":
+	if in.Object["kind"] == "Namespace" {
 		namespace, _ = metadata["name"].(string)
-	case namespace == "" && f.namespace != "" && f.inNamespace(in.Object):
-		namespace = f.namespace
 	}
 	r := policytest.Request{
 		Operation:   usher.Operation(f.operation),
@@ -111,22 +110,43 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 		r.OldObject = podtemplate.Defaulted(old)
 	case usher.Create, usher.Connect:
 	}
-	return r.For(usher.Mutate)
+	request, err := r.For(usher.Mutate)
+	if err == nil && request.Namespace == "" && f.namespace != "" && f.inNamespace(request) {
+		request.Namespace = f.namespace
+	}
+	return request, err
 }
 
-// inNamespace reports whether an object is of a kind whose objects are in namespaces.
-func (f *requestFlags) inNamespace(object map[string]any) bool {
-	of := result.IdentityOf(object)
-	gvk := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)
+// inNamespace reports whether the object of a request is in a namespace, as those of unknown kinds are.
+func (f *requestFlags) inNamespace(r *usher.Request) bool {
+	namespaced, known := f.scopeOf(r)
+	return namespaced || !known
+}
+
+// scopeOf reports whether the object of a request is in a namespace, and whether that is known. Kinds of subresources,
+// such as a Scale, do not tell: their resource does.
+func (f *requestFlags) scopeOf(r *usher.Request) (namespaced, known bool) {
 	if f.mapper != nil {
-		if mapping, err := f.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err == nil {
-			return mapping.Scope.Name() == meta.RESTScopeNameNamespace
+		mapping, err := f.mapper.RESTMapping(r.Kind.GroupKind(), r.Kind.Version)
+		if r.Subresource != "" {
+			mapping, err = kindOf(f.mapper, r.Resource)
 		}
+		if err == nil {
+			return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
+		}
+	}
+	if own, ok := api.KindNamed(r.Kind); ok {
+		return own.Namespaced, true
 	}
 	if f.kinds == nil {
 		f.kinds = kind.Recorded()
 	}
-	return objects.KindOf(gvk, f.kinds).Namespaced
+	for served := range f.kinds.Resources() {
+		if r.Subresource == "" && served.Of() == r.Kind || served.Name == r.Resource.Resource && served.Under() == r.Resource.Group {
+			return served.Namespaced, true
+		}
+	}
+	return false, false
 }
 
 // noteNoNamespace prints to s.Err that an object names no namespace, so that a policy is not for it that would be
@@ -141,7 +161,7 @@ func (f *decideFlags) noteNoNamespace(cmd *cobra.Command, s cli.Streams, questio
 		for i := range f.set.Rules {
 			r := &f.set.Rules[i]
 			target.Namespace = r.Policy.Namespace
-			if target.Namespace != "" && r.Match.Matches(&target) && f.inNamespace(object) {
+			if target.Namespace != "" && r.Match.Matches(&target) && f.inNamespace(q.Request) {
 				cli.Notef(cmd, s, "note", "%s names no namespace, so that no policy of a namespace is for it: -n %s says where it is", aboutRequest(q.Request), target.Namespace)
 				return
 			}
