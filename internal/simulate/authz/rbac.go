@@ -100,6 +100,17 @@ func (b *RBAC) Granting(r *usher.Request) []Grant {
 	return b.grants(func(binding *Binding) bool { return binding.covers(r) }, func(rule *rbacv1.PolicyRule) bool { return allows(rule, r) }, true)
 }
 
+// Namespaces returns the namespaces of the bindings, as often as they have one.
+func (b *RBAC) Namespaces() []string {
+	var all []string
+	for i := range b.bindings {
+		if b.bindings[i].Namespace != "" {
+			all = append(all, b.bindings[i].Namespace)
+		}
+	}
+	return all
+}
+
 // Held returns all rules that a user has, in a namespace if that is not empty.
 func (b *RBAC) Held(user *usher.User, namespace string) []Grant {
 	return b.grants(func(binding *Binding) bool {

@@ -43,7 +43,8 @@ With --kubeconfig the cluster's API server is asked, too, in a SubjectAccessRevi
 its answer differs, it has authorizers, or remembers answers, that are not known here.
 
 A resource can be written with its group, such as deployments.apps; a path begins with a
-slash. Without -n a request is for all namespaces. The exit status is 0 if the request is
+slash. Without -n a request is for all namespaces; namespaces/NAME is in the namespace NAME,
+so that what is bound there counts. The exit status is 0 if the request is
 allowed, 1 if it is not, and 2 if that cannot be found out.`,
 		Example: `  usher authz can-i get pods/web -n shop --as jane --as-group devs -p policies/ --rbac rbac/
   usher authz can-i list secrets -n shop --as jane -p policies/ --explain

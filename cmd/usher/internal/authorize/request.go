@@ -78,6 +78,7 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 		return nil, fmt.Errorf("--field-selector: %w", err)
 	}
 	f.nameFrom(r)
+	f.namespaceFrom(r, w)
 	return r, nil
 }
 
@@ -91,6 +92,24 @@ func (f *targetFlags) nameFrom(r *usher.Request) {
 			r.Name = field.Values[0]
 		}
 	}
+}
+
+// namespaceFrom sets the namespace of a request for one Namespace: API servers ask about namespaces/NAME
+// in the namespace NAME, so that what is bound there counts.
+func (f *targetFlags) namespaceFrom(r *usher.Request, w *World) {
+	if !ofNamespaces(r) || r.Name == "" {
+		return
+	}
+	if f.namespace != "" && f.namespace != r.Name {
+		w.warnings = append(w.warnings, fmt.Sprintf("-n %s does not count: API servers ask about namespaces/%s in the namespace %[2]s", f.namespace, r.Name))
+	}
+	r.Namespace = r.Name
+}
+
+// ofNamespaces reports whether a request is for Namespaces, by a verb with a name in its path.
+func ofNamespaces(r *usher.Request) bool {
+	return !r.Access.NonResource && r.Resource.Group == "" && r.Resource.Resource == "namespaces" &&
+		!authz.HasSelectors(r.Access.Verb) && (r.Access.Verb != "create" || r.Subresource != "")
 }
 
 // subresources are subresources that are easily mistaken for names, and vice versa.

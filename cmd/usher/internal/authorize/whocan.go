@@ -33,6 +33,9 @@ is not known here. Members of system:masters may do everything, also where no li
 Of subjects with a * in them it is not known whether they are denied: DENIED BY then lists
 the policies that may.
 
+A RoleBinding counts for its own namespace as an object, too: with namespaces/NAME, those of
+NAME are there, and with namespaces, those of every namespace. IF says for which one.
+
 The exit status is 0 if somebody may, and 1 if nobody.`,
 		Example: `  usher authz who-can delete pods -n shop -p policies/ --rbac rbac/
   usher authz who-can get secrets/db -n shop --kubeconfig ~/.kube/config
@@ -81,14 +84,50 @@ type whoCan struct {
 	DeniedBy []string `json:"deniedBy,omitempty"`
 	// Allowed reports whether the request is allowed in the end.
 	Allowed bool `json:"allowed"`
+	// within is the namespace of what allows the request.
+	within string
 }
 
-// whoCan lists the subjects for which RBAC or a policy allows a request.
+// whoCan lists the subjects for which RBAC or a policy allows a request. If it is for any Namespace, those
+// who may do it with one, by what is bound in that, are there, too.
 func (w *World) whoCan(ctx context.Context, r *usher.Request) []whoCan {
+	all := w.allowed(ctx, r)
+	if ofNamespaces(r) && r.Name == "" && r.Namespace == "" {
+		for _, namespace := range w.namespaces() {
+			one := *r
+			one.Name, one.Namespace = namespace, namespace
+			for _, who := range w.allowed(ctx, &one) {
+				if who.within != "" {
+					who.If = append(who.If, "only namespaces/"+namespace)
+					all = append(all, who)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b whoCan) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Via, b.Via))
+	})
+	return slices.CompactFunc(all, func(a, b whoCan) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Via == b.Via })
+}
+
+// namespaces returns those in which something is bound, or has a policy.
+func (w *World) namespaces() []string {
+	all := w.RBAC.Namespaces()
+	for _, rule := range w.rules {
+		if rule.Own != "" {
+			all = append(all, rule.Own)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// allowed lists the subjects for which RBAC or a policy allows a request, as often as one does.
+func (w *World) allowed(ctx context.Context, r *usher.Request) []whoCan {
 	var all []whoCan
 	for _, grant := range w.RBAC.Granting(r) {
 		for _, subject := range grant.Binding.Subjects {
-			who := whoCan{Kind: subject.Kind, Name: subject.Name, Via: grant.Binding.String()}
+			who := whoCan{Kind: subject.Kind, Name: subject.Name, Via: grant.Binding.String(), within: grant.Binding.Namespace}
 			if subject.Kind == rbacv1.ServiceAccountKind {
 				who.Name = cmp.Or(subject.Namespace, grant.Binding.Namespace) + "/" + subject.Name
 			}
@@ -101,17 +140,14 @@ func (w *World) whoCan(ctx context.Context, r *usher.Request) []whoCan {
 			continue
 		}
 		for _, who := range subjectsOf(rule.Policy) {
-			who.Via, who.If = policyName(rule.Policy.Ref), conditionsOf(rule.Policy)
+			who.Via, who.If, who.within = policyName(rule.Policy.Ref), conditionsOf(rule.Policy), rule.Own
 			all = append(all, who)
 		}
 	}
 	for i := range all {
 		w.deny(ctx, r, &all[i])
 	}
-	slices.SortStableFunc(all, func(a, b whoCan) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Via, b.Via))
-	})
-	return slices.CompactFunc(all, func(a, b whoCan) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Via == b.Via })
+	return all
 }
 
 // subjectsOf returns the subjects of a policy.
