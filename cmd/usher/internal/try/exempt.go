@@ -176,7 +176,18 @@ type decided struct {
 	about string
 	// workload is what makes the pods that the request is for; nil if nothing does.
 	workload *workload
-	decide   func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error)
+	decide   decideFunc
+}
+
+// A decideFunc decides a request with more policies.
+type decideFunc func(context.Context, ...api.Policy) (verdict, error)
+
+// A verdict is a decision of a request, by rules.
+type verdict struct {
+	usher.Decision
+
+	request *usher.Request
+	rules   []rule.Rule
 }
 
 // deciding returns the requests of the command line.
@@ -238,43 +249,43 @@ func (f *exemptFlags) decided(ctx context.Context, set policies.Set, facts fact.
 		return d, nil
 	}
 	ofPod := f.deciderOf(set, facts, Question{File: q.File, Request: created})
-	_, decision, err := ofPod(ctx)
-	if err != nil || decision.Verdict != usher.Deny {
+	v, err := ofPod(ctx)
+	if err != nil || v.Verdict != usher.Deny {
 		return d, err
 	}
 	alone := d.decide
-	return decided{about: d.about, workload: w, decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
-		r, decision, err := alone(ctx, more...)
-		if err != nil || decision.Verdict == usher.Deny {
-			return r, decision, err
+	return decided{about: d.about, workload: w, decide: func(ctx context.Context, more ...api.Policy) (verdict, error) {
+		v, err := alone(ctx, more...)
+		if err != nil || v.Verdict == usher.Deny {
+			return v, err
 		}
 		return ofPod(ctx, more...)
 	}}, nil
 }
 
 // deciderOf returns what decides a request with more policies.
-func (f *exemptFlags) deciderOf(set policies.Set, facts fact.Resolver, q Question) func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error) {
-	return func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
+func (f *exemptFlags) deciderOf(set policies.Set, facts fact.Resolver, q Question) decideFunc {
+	return func(ctx context.Context, more ...api.Policy) (verdict, error) {
 		with := set
 		for _, policy := range more {
 			var errs []rule.Problem
 			var err error
 			if with, errs, err = with.With(ctx, policy); err != nil {
-				return nil, usher.Decision{}, err
+				return verdict{}, err
 			}
 			if len(errs) > 0 {
-				return nil, usher.Decision{}, fmt.Errorf("%w: %s", errNoHelp, errs[0].Text())
+				return verdict{}, fmt.Errorf("%w: %s", errNoHelp, errs[0].Text())
 			}
 		}
 		j, err := judgeWithin(ctx, f.limits.Timeout(), with.Decider(facts), with.Rules, q)
 		if err != nil {
-			return nil, usher.Decision{}, err
+			return verdict{}, err
 		}
 		if len(j.asked) == 0 {
-			return nil, usher.Decision{}, errors.New(j.Message)
+			return verdict{}, errors.New(j.Message)
 		}
 		// The first request has no name that is generated in between.
-		return j.asked[0].request, j.asked[len(j.asked)-1].decision, nil
+		return verdict{j.asked[len(j.asked)-1].decision, j.asked[0].request, with.Rules}, nil
 	}
 }
 
@@ -298,31 +309,31 @@ func (f *exemptFlags) cases() ([]decided, error) {
 		if namespaced, _ := f.scopeOf(r); namespaced && r.Namespace == "" {
 			return nil, fmt.Errorf("%s: the case has no request.namespace, and the exemption would be for all: write it into the case", c.Name)
 		}
-		all[i] = decided{about: c.Name, decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
+		all[i] = decided{about: c.Name, decide: func(ctx context.Context, more ...api.Policy) (verdict, error) {
 			return decideCase(ctx, c, more)
 		}}
 	}
 	return all, nil
 }
 
-func decideCase(ctx context.Context, c *policytest.Case, more []api.Policy) (*usher.Request, usher.Decision, error) {
+func decideCase(ctx context.Context, c *policytest.Case, more []api.Policy) (verdict, error) {
 	with := *c
 	for _, policy := range more {
 		tree, err := treeOf(policy)
 		if err != nil {
-			return nil, usher.Decision{}, err
+			return verdict{}, err
 		}
 		with.Policies = append(slices.Clip(with.Policies), tree)
 	}
 	setup, err := with.Setup(ctx)
 	if err != nil {
-		return nil, usher.Decision{}, err
+		return verdict{}, err
 	}
 	defer setup.Close()
 	r, err := c.Request.For(c.Phase)
 	if err != nil {
-		return nil, usher.Decision{}, err
+		return verdict{}, err
 	}
 	d, err := setup.Decider.Decide(ctx, r)
-	return r, d, err
+	return verdict{d, r, setup.Rules}, err
 }

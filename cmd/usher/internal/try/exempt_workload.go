@@ -143,30 +143,6 @@ func ownerOf(r *usher.Request) *workload {
 	return &workload{gv.WithResource(kind.Resource), name.Kind, r.Namespace, name.Name}
 }
 
-// rules are the resource rules for the workload and its pods.
-func (w *workload) rules() []any {
-	operations := []any{string(usher.Create), string(usher.Update)}
-	return []any{
-		map[string]any{
-			"apiGroups": []any{w.Group}, "apiVersions": []any{w.Version}, "resources": withScale(w.GroupVersionResource),
-			"operations": operations, "resourceNames": []any{w.name},
-		},
-		map[string]any{
-			"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"pods"}, "operations": operations,
-		},
-	}
-}
-
-// withScale returns a resource, and its scale if it has one: kubectl scale and autoscalers change objects through
-// it.
-func withScale(resource schema.GroupVersionResource) []any {
-	switch resource.Resource {
-	case "deployments", "replicasets", "replicationcontrollers", "statefulsets":
-		return []any{resource.Resource, resource.Resource + "/scale"}
-	}
-	return []any{resource.Resource}
-}
-
 // condition is the match condition that holds for the workload, and of all pods only for its own,
 // whatever its ReplicaSets and Jobs are called.
 func (w *workload) condition() map[string]any {

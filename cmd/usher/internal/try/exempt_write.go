@@ -52,14 +52,15 @@ type exemptRef struct {
 // exempt returns the exemption with which the request is allowed. A request that is exempt from one
 // policy may be refused by another that was not asked before.
 func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, error) {
-	r, decision, err := d.decide(ctx)
+	v, err := d.decide(ctx)
 	if err != nil {
 		return exemption{}, err
 	}
-	if decision.Verdict != usher.Deny {
-		return exemption{}, allowed(decision.Findings)
+	if v.Verdict != usher.Deny {
+		return exemption{}, allowed(v.Findings)
 	}
-	x := exemption{about: aboutRequest(r) + " is refused", refusal: decision.Message}
+	r := v.request
+	x := exemption{about: aboutRequest(r) + " is refused", refusal: v.Message}
 	if d.workload != nil && r.Kind.Kind == "Pod" {
 		x.about = oneLine("the pods of "+d.workload.String()) + " are refused"
 	}
@@ -68,27 +69,27 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 	}
 	var refs []exemptRef
 	asked := o.namespaced
-	for extend(&refs, decision.Findings) {
+	for extend(&refs, v.Findings) {
 		o.namespaced = asked || inNamespace(r) && ownPolicies(refs)
-		if x.tree, err = o.tree(r, refs, d.workload); err != nil {
+		if x.tree, err = o.tree(&v, refs, d.workload); err != nil {
 			return exemption{}, err
 		}
 		policy, err := policyOf(x.tree)
 		if err != nil {
 			return exemption{}, err
 		}
-		if _, decision, err = d.decide(ctx, policy); err != nil {
+		if v, err = d.decide(ctx, policy); err != nil {
 			return exemption{}, err
 		}
-		if decision.Verdict != usher.Deny {
+		if v.Verdict != usher.Deny {
 			return x, nil
 		}
 	}
-	why := reasons(decision.Findings)
+	why := reasons(v.Findings)
 	if o.namespaced {
 		why += " (a PolicyExemption counts only for an ObjectPolicy of its namespace, and for a ClusterObjectPolicy with namespaceExemptions: Allow)"
 	}
-	return exemption{}, fmt.Errorf("%w: the request is still refused: %s%s", errNoHelp, cmp.Or(decision.Message, "without a message"), why)
+	return exemption{}, fmt.Errorf("%w: the request is still refused: %s%s", errNoHelp, cmp.Or(v.Message, "without a message"), why)
 }
 
 // ownPolicies reports whether all policies are those of a namespace, whose owner may exempt from them.
@@ -190,14 +191,16 @@ func refusing(f *usher.Finding) []string {
 
 // tree returns the exemption of a request from policies, as narrow as possible. With a workload it
 // is for this one and all of its pods.
-func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef, w *workload) (map[string]any, error) {
+func (o *exemptionOptions) tree(v *verdict, refs []exemptRef, w *workload) (map[string]any, error) {
+	r := v.request
 	name, generated, err := nameAndPrefix(r)
 	if err != nil {
 		return nil, err
 	}
-	rules := []any{resourceRule(r, name)}
+	parts := v.partsOf(refs)
+	rules := []any{resourceRule(r, name, parts)}
 	if w != nil {
-		name, generated, rules = w.name, "", w.rules()
+		name, generated, rules = w.name, "", w.rules(parts)
 	}
 	metadata := map[string]any{"name": o.name}
 	if o.name == "" {
@@ -230,30 +233,6 @@ func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef, w *workload)
 		spec["images"] = anys(o.images)
 	}
 	return map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata, "spec": spec}, nil
-}
-
-// resourceRule returns the rule for one object. The exemption of an object that is created is also
-// for its updates: controllers and users make them.
-func resourceRule(r *usher.Request, name string) map[string]any {
-	resources := []any{r.Resource.Resource}
-	switch {
-	case r.Subresource != "":
-		resources = []any{r.Resource.Resource + "/" + r.Subresource}
-	case writesObject(r):
-		resources = withScale(r.Resource)
-	}
-	operations := []any{string(r.Operation)}
-	if r.Operation == usher.Create && r.Subresource == "" {
-		operations = append(operations, string(usher.Update))
-	}
-	matched := map[string]any{
-		"apiGroups": []any{r.Resource.Group}, "apiVersions": []any{r.Resource.Version},
-		"resources": resources, "operations": operations,
-	}
-	if name != "" {
-		matched["resourceNames"] = []any{name}
-	}
-	return matched
 }
 
 func policyRefs(refs []exemptRef) []any {
