@@ -20,19 +20,26 @@ func ExemptLine(d *recent.Decision) string {
 	if !denied || d.Phase == string(usher.Authorize) || d.Name == "" || d.Operation == string(usher.Delete) {
 		return ""
 	}
-	namespace := d.Namespace
-	if d.Kind == "Namespace" {
+	namespace, kind := d.Namespace, d.Kind
+	switch d.Subresource {
+	case "", "ephemeralcontainers", "finalize", "resize", "status":
+	case "scale":
+		kind = d.Resource
+	default:
+		return "" // Its object is not stored, such as an Eviction.
+	}
+	if kind == "Namespace" {
 		namespace = ""
 	}
 	if d.Candidate == nil {
-		return Exempt(d.Kind, namespace, d.Name, "")
+		return Exempt(kind, namespace, d.Name, "")
 	}
-	kind, namespaced := "clusterpolicycandidate", ""
+	candidate, namespaced := "clusterpolicycandidate", ""
 	if d.Candidate.Namespace != "" {
-		kind, namespaced = "policycandidate", " -n "+Quote(d.Candidate.Namespace)
+		candidate, namespaced = "policycandidate", " -n "+Quote(d.Candidate.Namespace)
 	}
-	return "kubectl get " + kind + " " + Quote(d.Candidate.Name) + namespaced + ` -o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | ` +
-		Exempt(d.Kind, namespace, d.Name, " -p - --if-denied")
+	return "kubectl get " + candidate + " " + Quote(d.Candidate.Name) + namespaced + ` -o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | ` +
+		Exempt(kind, namespace, d.Name, " -p - --if-denied")
 }
 
 // Exempt returns the command that exempts an object of the cluster.
