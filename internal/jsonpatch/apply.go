@@ -26,7 +26,7 @@ var (
 // Apply applies patch to tree, all of it or nothing. The tree is left alone; the result
 // shares with it, and with the values of patch, what did not change.
 //
-// The returned patch is what happened, for any applier of RFC 6902: indices are counted
+// The returned patch, which may be part of the given one, is what happened, for any applier of RFC 6902: indices are counted
 // from the front, a replace that adds is an add, pointers are in canonical form, and
 // tests and operations without effect are left out. It leads from tree to the result.
 func Apply(tree map[string]any, patch usher.Patch) (map[string]any, usher.Patch, error) {
@@ -35,11 +35,14 @@ func Apply(tree map[string]any, patch usher.Patch) (map[string]any, usher.Patch,
 
 // A Meter is told what an operation takes before it does: how many elements and keys it copies, and how many it
 // moves, copies or compares. Its errors end the patch.
-type Meter func(copied, touched int) error
+type Meter interface {
+	Take(copied, touched int) error
+}
 
 // ApplyWithin is Apply as far as a meter lets it go; nil is no meter.
 func ApplyWithin(tree map[string]any, patch usher.Patch, meter Meter) (map[string]any, usher.Patch, error) {
-	e := newEditor(tree, patch, meter)
+	var few [fewTokens]string
+	e := newEditor(tree, patch, meter, few[:0])
 	effective, err := e.run(nil, patch)
 	if err != nil {
 		return nil, nil, err
@@ -50,13 +53,14 @@ func ApplyWithin(tree map[string]any, patch usher.Patch, meter Meter) (map[strin
 // Effect is ApplyWithin without the tree that the patch results in, which takes the most time. The meter is told the
 // same.
 func Effect(tree map[string]any, patch usher.Patch, meter Meter) (usher.Patch, error) {
-	e := newEditor(tree, patch, meter)
+	var few [fewTokens]string
+	e := newEditor(tree, patch, meter, few[:0])
 	e.discards = true
 	return e.run(nil, patch)
 }
 
-func newEditor(tree map[string]any, patch usher.Patch, meter Meter) *editor {
-	e := &editor{root: tree, meter: meter}
+func newEditor(tree map[string]any, patch usher.Patch, meter Meter, tokens []string) editor {
+	e := editor{root: tree, meter: meter, tokens: tokens}
 	if len(patch) > 1 {
 		e.own = &owned{}
 	}
@@ -110,9 +114,12 @@ func isContainer(value any) bool {
 
 // An editor holds the tree as the operations so far have left it.
 type editor struct {
-	root      map[string]any
-	own       *owned
-	effective usher.Patch
+	root map[string]any
+	own  *owned
+	// effective is what has happened. While kept, that is patch up to the operation at work, at.
+	effective, patch usher.Patch
+	at               int
+	kept             bool
 	// copied is the total size of the copies.
 	copied int
 	// touched is the number of elements and keys that were moved, copied or compared.
@@ -127,12 +134,13 @@ type editor struct {
 }
 
 func (e *editor) run(done, patch usher.Patch) (usher.Patch, error) {
-	e.effective = done
+	e.effective, e.patch, e.kept = done, patch, done == nil
 	for i := range patch {
 		if e.touched > mostTouched {
 			return nil, errTouched
 		}
 		e.last = i == len(patch)-1
+		e.at, e.kept = i, e.kept && len(e.effective) == i
 		if err := cmp.Or(e.apply(&patch[i]), e.stopped); err != nil {
 			return nil, err
 		}
@@ -241,7 +249,7 @@ func (e *editor) replaceRoot(value any) error {
 	if e.own != nil {
 		e.own = &owned{}
 	}
-	e.effective = append(e.effective, usher.PatchOp{Op: "replace", Path: "", Value: value})
+	e.done(usher.PatchOp{Op: "replace", Path: "", Value: value})
 	return nil
 }
 
@@ -279,7 +287,7 @@ func (e *editor) test(op *usher.PatchOp) error {
 func (e *editor) takes(copied, touched int) bool {
 	e.touched += touched
 	if e.meter != nil && e.stopped == nil {
-		e.stopped = e.meter(copied, touched)
+		e.stopped = e.meter.Take(copied, touched)
 	}
 	return e.stopped == nil
 }
@@ -300,5 +308,17 @@ func (e *editor) commit(kind string, at place, c change) {
 	if !e.discards || !e.last {
 		e.root, _ = edit(e.root, e.own, at.tokens, c).(map[string]any)
 	}
-	e.effective = append(e.effective, usher.PatchOp{Op: kind, Path: path, Value: c.value})
+	e.done(usher.PatchOp{Op: kind, Path: path, Value: c.value})
+}
+
+// done records what the operation at work has done.
+func (e *editor) done(op usher.PatchOp) {
+	if e.kept {
+		if said := &e.patch[e.at]; said.Op == op.Op && said.Path == op.Path && said.From == "" && (op.Op != "remove" || said.Value == nil) {
+			e.effective = e.patch[: e.at+1 : e.at+1]
+			return
+		}
+		e.kept = false
+	}
+	e.effective = append(e.effective, op)
 }

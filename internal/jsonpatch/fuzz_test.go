@@ -113,24 +113,26 @@ func TestApplyLikeReference(t *testing.T) {
 // compareEffect compares Effect with Apply: the same operations or error, and the same work is told to a meter.
 func compareEffect(t *testing.T, tree map[string]any, patch, want usher.Patch, wantErr error) {
 	t.Helper()
-	var told [2][]int
-	meter := func(i int) jsonpatch.Meter {
-		return func(copied, touched int) error {
-			told[i] = append(told[i], copied, touched)
-			return nil
-		}
-	}
+	var told [2]record
 	before := encode(t, tree)
-	got, err := jsonpatch.Effect(tree, patch, meter(0))
+	got, err := jsonpatch.Effect(tree, patch, &told[0])
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && string(encode(t, got)) != string(encode(t, want)) {
 		t.Fatalf("%s with %s: Effect gives %s, %v, Apply %s, %v", before, encode(t, patch), encode(t, got), err, encode(t, want), wantErr)
 	}
 	if after := encode(t, tree); !bytes.Equal(before, after) {
 		t.Fatalf("Effect changed the input from %s to %s", before, after)
 	}
-	if _, _, err = jsonpatch.ApplyWithin(tree, patch, meter(1)); err == nil && !slices.Equal(told[0], told[1]) {
+	if _, _, err = jsonpatch.ApplyWithin(tree, patch, &told[1]); err == nil && !slices.Equal(told[0], told[1]) {
 		t.Fatalf("%s with %s: Effect takes %v, ApplyWithin %v", before, encode(t, patch), told[0], told[1])
 	}
+}
+
+// A record is a meter that keeps what it is told.
+type record []int
+
+func (r *record) Take(copied, touched int) error {
+	*r = append(*r, copied, touched)
+	return nil
 }
 
 func compare(t *testing.T, tree map[string]any, patch usher.Patch) {

@@ -37,6 +37,8 @@ type Input struct {
 	// data are the sources of data that have been read, and dataOf is the policy whose they are.
 	data   []datum
 	dataOf *Program
+	// patches counts what the operations of a policy take.
+	patches patchMeter
 	// context is that of the request.
 	context context.Context //nolint:containedctx // an Input is as short-lived as a call
 }

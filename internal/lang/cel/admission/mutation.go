@@ -166,12 +166,12 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 	if len(p.mutations) > 1 {
 		now = new(*in)
 	}
-	patches := patchMeter{meter.Meter{Allowance: in.Allowance, Context: ctx}}
-	defer patches.meter.Release()
+	in.patches = patchMeter{meter.Meter{Allowance: in.Allowance, Context: ctx}}
+	defer in.patches.meter.Release()
 	for i := range p.mutations {
 		patch, err := p.mutate(ctx, now, i, structures)
 		if err == nil {
-			if patch, err = m.apply(now, patch, i == len(p.mutations)-1, patches.take); err == nil {
+			if patch, err = m.apply(now, patch, i == len(p.mutations)-1, &in.patches); err == nil {
 				m.Patch = jsonpatch.Join(m.Patch, patch)
 				continue
 			}
@@ -210,8 +210,8 @@ func (m *Mutated) apply(now *Input, patch usher.Patch, last bool, take jsonpatch
 // A patchMeter counts what the operations of patches take.
 type patchMeter struct{ meter meter.Meter }
 
-// take is a [jsonpatch.Meter].
-func (m *patchMeter) take(copied, touched int) error {
+// Take implements [jsonpatch.Meter].
+func (m *patchMeter) Take(copied, touched int) error {
 	const copiedNanos, copiedBytes, touchedNanos = 150, 80, 5
 	return m.meter.Try(func() {
 		m.meter.Call(copiedNanos*int64(copied), copiedBytes*int64(copied))
