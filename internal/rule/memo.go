@@ -3,6 +3,7 @@ package rule
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"unique"
 )
 
@@ -15,9 +16,21 @@ type Memo struct {
 	values []any
 }
 
+// A Lasting is kept by a memo when an object has changed.
+type Lasting interface {
+	// Outdate forgets what depends on the objects.
+	Outdate()
+}
+
 // Reset empties a memo, because an object has changed.
 func (m *Memo) Reset() {
-	m.kept = nil
+	m.kept = slices.DeleteFunc(m.kept, func(value any) bool {
+		lasting, ok := value.(Lasting)
+		if ok {
+			lasting.Outdate()
+		}
+		return !ok
+	})
 	clear(m.values)
 }
 

@@ -42,6 +42,12 @@ func (in *Input) memo() *memo {
 	return rule.Kept[memo](in.Memo)
 }
 
+// Outdate implements [rule.Lasting]: the request and its namespace stay what they are.
+func (m *memo) Outdate() { clear(m.ofPaths) }
+
+// Outdate implements [rule.Lasting]: who takes an Input from a memo sets all of it.
+func (in *Input) Outdate() { *in = Input{} }
+
 // Change replaces the object.
 func (in *Input) Change(object map[string]any) {
 	in.Object, in.Size, in.Memo, in.data = object, cel.Size{}, nil, nil
