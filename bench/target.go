@@ -84,7 +84,7 @@ var limits = map[string][2]float64{
 	"validate cue outside the subset": {2, 0},
 	"ValidatingAdmissionPolicy":       {0.6, 2},
 	"ClusterObjectPolicy":             {0.6, 2},
-	"MutatingAdmissionPolicy":         {0.8, 5},
+	"MutatingAdmissionPolicy":         {0.8, 3},
 }
 
 func (l language) target(n int) target {

@@ -17,12 +17,18 @@ import (
 type mutator struct {
 	pair
 	spec.Reading
+	brief bool
 }
 
-func newMutator(p pair) *mutator { return &mutator{p, p.reading()} }
+func newMutator(p pair) *mutator {
+	return &mutator{p, p.reading(), p.policy.match.Brief() && p.binding.match.Brief() && p.policy.program.ChangesBriefly()}
+}
 
 // String implements [rule.Program].
 func (m *mutator) String() string { return m.policy.name + "/" + m.binding.name }
+
+// Brief implements [rule.Brief].
+func (m *mutator) Brief() bool { return m.brief }
 
 // Run implements [rule.Program]. It is Dispatch of
 // k8s.io/apiserver/pkg/admission/plugin/policy/mutating, for one policy and binding.

@@ -218,9 +218,25 @@ func (s *saying) outcome() rule.Outcome {
 type mutator struct {
 	*Policy
 	spec.Reading
+	brief bool
 }
 
-func newMutator(o *Policy) *mutator { return &mutator{o, o.reading(o.mutate)} }
+// briefBindings is how many bindings are compared with a request in a moment.
+const briefBindings = 16
+
+func newMutator(o *Policy) *mutator {
+	m := &mutator{Policy: o, Reading: o.reading(o.mutate)}
+	// Policies of a namespace wait for their turn.
+	m.brief = o.ref.Namespace == "" && len(o.subjects)+len(o.excluded) == 0 && o.match.Brief() && o.mutate.ChangesBriefly() &&
+		len(o.bindings) <= briefBindings
+	for i := range o.bindings {
+		m.brief = m.brief && o.bindings[i].params == nil && o.bindings[i].match.Brief()
+	}
+	return m
+}
+
+// Brief implements [rule.Brief].
+func (m *mutator) Brief() bool { return m.brief }
 
 // DependsOn implements [rule.Dependent].
 func (m *mutator) DependsOn(operation usher.Operation) rule.Dependencies {

@@ -71,6 +71,9 @@ func (m *Match) SelectsNamespace(namespace map[string]any) bool {
 // Selects reports whether labels of objects or of namespaces decide which requests m is for.
 func (m *Match) Selects() bool { return m.labels != nil || m.namespaces != nil }
 
+// Brief reports whether Skips and Mismatch need no facts, and take a moment.
+func (m *Match) Brief() bool { return m == nil || m.namespaces == nil }
+
 // AddPaths adds the paths that the selectors read in objects.
 func (m *Match) AddPaths(object, old *usher.Paths) {
 	if m.labels != nil {

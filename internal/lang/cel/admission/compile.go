@@ -114,6 +114,8 @@ type expression struct {
 	// constant says that the value is the same for every request.
 	constant bool
 	brief    bool
+	// operations is how many operations a mutation says at most; more than are few if it is not known to take a moment.
+	operations int
 	// said is the value of a mutation that is always the same, once it is known.
 	said *atomic.Pointer[said]
 }
@@ -322,11 +324,13 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 	}
 	c.add(ast)
 	c.warnOfOptionals(field, ast)
+	c.programs = append(c.programs, program)
+	compiled := expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast), brief: isBrief(ast)}
 	if c.declared.patchTypes {
 		patched(&c.patched, ast)
+		compiled.operations = briefOperations(ast)
 	}
-	c.programs = append(c.programs, program)
-	return expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast), brief: isBrief(ast)}, ast.OutputType()
+	return compiled, ast.OutputType()
 }
 
 func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {

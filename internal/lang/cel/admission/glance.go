@@ -54,6 +54,26 @@ func (p *Program) isBrief() bool {
 	return true
 }
 
+// ChangesBriefly reports whether Mutate is brief: see [rule.Brief]. What it says is known at a glance then.
+func (p *Program) ChangesBriefly() bool {
+	if p.source.Params || len(p.data)+len(p.variables) > 0 || len(p.conditions) > briefExpressions || !p.deciding.small.None() {
+		return false
+	}
+	for i := range p.conditions {
+		if !p.conditions[i].brief {
+			return false
+		}
+	}
+	operations := 0
+	for i := range p.mutations {
+		operations += p.mutations[i].operations
+		if p.mutations[i].program == nil {
+			return false
+		}
+	}
+	return operations <= fewOperations
+}
+
 // isBrief reports whether an expression goes to values of the objects, and compares them with constants or params.
 // Two values of the objects take as long as they are large, and so do loops and most functions.
 func isBrief(ast *celgo.Ast) bool {

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/usher-dev/usher/internal/lang/cel"
@@ -48,5 +49,45 @@ func TestGlance(t *testing.T) {
 				t.Error("it is known with params that are large")
 			}
 		})
+	}
+}
+
+// TestChangesBriefly: operations that are written in the expression take the same time for every object.
+func TestChangesBriefly(t *testing.T) {
+	t.Parallel()
+	const adds = `JSONPatch{op: "add", path: "/metadata/labels/x", value: "y"}`
+	for _, row := range []struct {
+		reason, condition, expression string
+		brief                         bool
+	}{
+		{"an operation", "true", `[` + adds + `]`, true},
+		{"several, with values of lists and maps", "true", `[` + adds + `, JSONPatch{op: "replace", path: "/spec", value: {"a": ["b", "c"], "d": ["e"]}}, JSONPatch{op: "remove", path: "/spec/a"}]`, true},
+		{"a test", "true", `[JSONPatch{op: "test", path: "/metadata/name", value: "x"}, ` + adds + `]`, true},
+		{"a key that is escaped", "true", `[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("a/b"), value: "y"}]`, true},
+		{"a choice", "true", `has(object.metadata.labels) ? [` + adds + `] : []`, true},
+		{"presence as condition", "!has(object.metadata.labels)", `[` + adds + `]`, true},
+		{"a loop as condition", "object.spec.containers.all(c, c.image != '')", `[` + adds + `]`, false},
+		{"a fact as condition", "namespaceObject.metadata.name != 'x'", `[` + adds + `]`, false},
+		{"a choice by a loop", "true", `object.spec.containers.all(c, c.image != '') ? [` + adds + `] : []`, false},
+		{"a copy of a value that is as large as it likes", "true", `[JSONPatch{op: "copy", from: "/spec", path: "/metadata/x"}]`, false},
+		{"a move of one", "true", `[JSONPatch{op: "move", from: "/spec", path: "/metadata/x"}]`, false},
+		{"an operation that is not known", "true", `[JSONPatch{op: request.operation, path: "/metadata/x"}]`, false},
+		{"a value of the object", "true", `[JSONPatch{op: "add", path: "/metadata/x", value: object.spec}]`, false},
+		{"a path of the object", "true", `[JSONPatch{op: "remove", path: "/spec/" + object.metadata.name}]`, false},
+		{"many", "true", `[` + strings.Repeat(adds+",", 17) + `]`, false},
+		{"operations of a loop", "true", `["a"].map(k, JSONPatch{op: "remove", path: "/metadata/" + k})`, false},
+		{"it does not compile", "true", `[JSONPatch{op: "add", nothing: 1}]`, false},
+	} {
+		p, problems := admission.Compile(admission.Code{
+			Conditions: []admission.Named{{Name: "c", Expression: row.condition}},
+			Mutations:  []admission.Mutation{{Type: admission.JSONPatch, Expression: row.expression}},
+		})
+		if got := p.ChangesBriefly(); got != row.brief {
+			t.Errorf("%s: %t (%v)", row.reason, got, problems)
+		}
+	}
+	p, problems := admission.Compile(admission.Code{Mutations: []admission.Mutation{{Type: admission.ApplyConfiguration, Expression: `Object{}`}}})
+	if p.ChangesBriefly() {
+		t.Errorf("a configuration is merged into lists, each as long as it likes (%v)", problems)
 	}
 }
