@@ -38,6 +38,7 @@ func (t *Trial) accessProblems(ctx context.Context, set *kind.Set, c compile.Com
 	}
 	if len(c.Access) > 0 {
 		a.conditions(ctx, c.Access[0])
+		a.wholes(ctx, c.Access)
 	}
 	return a.problems
 }

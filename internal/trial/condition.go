@@ -16,17 +16,12 @@ import (
 
 // conditions tries the conditions of a policy on users.
 func (a *access) conditions(ctx context.Context, r *authz.Rule) {
-	for _, list := range []struct {
-		field      string
-		conditions []authz.Condition
-	}{{"spec.when", r.Policy.When}, {"spec.unless", r.Policy.Unless}} {
-		for i := range list.conditions {
-			a.condition(ctx, fmt.Sprintf("%s[%d].cel", list.field, i), r, &list.conditions[i])
-		}
+	for _, c := range clausesOf(r.Policy) {
+		a.condition(ctx, r, &c)
 	}
 }
 
-func (a *access) condition(ctx context.Context, field string, r *authz.Rule, c *authz.Condition) {
+func (a *access) condition(ctx context.Context, r *authz.Rule, c *clause) {
 	effect := "matches whatever the condition would say"
 	if a.allows {
 		effect = "allows nothing"
@@ -34,7 +29,7 @@ func (a *access) condition(ctx context.Context, field string, r *authz.Rule, c *
 		effect = "does not match"
 	}
 	for _, sample := range queries(r) {
-		err := a.holds(ctx, r, c, sample.query)
+		_, err := a.holds(ctx, r, c.condition, sample.query)
 		if ctx.Err() != nil {
 			return
 		}
@@ -45,33 +40,28 @@ func (a *access) condition(ctx context.Context, field string, r *authz.Rule, c *
 			} else if absent, ok := errors.AsType[*authz.AbsentError](err); ok {
 				err, do = errors.New(absent.What), absent.Do
 			}
-			a.warn(field, fmt.Sprintf("the condition fails for %s, and the policy %s: %v", sample.name, effect, err), do)
+			a.warn(c.field, fmt.Sprintf("the condition fails for %s, and the policy %s: %v", sample.name, effect, err), do)
 			break
 		}
 	}
-	compared, ok := c.Predicate.(interface{ Uses() []rule.Use })
-	if !ok {
-		return
-	}
-	for _, use := range compared.Uses() {
+	for _, use := range c.uses() {
 		if len(use.Paths) == 0 {
 			for _, with := range use.Compared {
-				a.warn(field, fmt.Sprintf("the condition is always %v", with.With), "compare a field of request, or remove it")
+				a.warn(c.field, fmt.Sprintf("the condition is always %v", with.With), "compare a field of request, or remove it")
 			}
 			continue
 		}
-		a.compared(field, r, use)
+		a.compared(c.field, r, use)
 	}
 }
 
-// holds returns the error of a condition for a request, of which nobody waits for the answer.
-func (a *access) holds(ctx context.Context, r *authz.Rule, c *authz.Condition, q *authz.Query) error {
+// holds returns what a condition says of a request, of which nobody waits for the answer.
+func (a *access) holds(ctx context.Context, r *authz.Rule, c *authz.Condition, q *authz.Query) (bool, error) {
 	var shares overrun.Shares
 	share := shares.Of(a.overruns, r.Policy.Ref.Namespace)
 	defer share.Turn.End()
 	q.Allowance = share.Allowance
-	_, err := c.Predicate.Holds(ctx, q)
-	return err
+	return c.Predicate.Holds(ctx, q)
 }
 
 // compared warns of values that no request of the rules has.
@@ -96,7 +86,7 @@ func (a *access) compared(field string, r *authz.Rule, use rule.Use) {
 		return
 	}
 	for _, c := range use.Compared {
-		if text, ok := c.With.(string); ok && !slices.Contains(exact(set), text) {
+		if text, ok := c.With.(string); ok && c.Op == "==" && !slices.Contains(exact(set), text) {
 			do := cmp.Or(rule.Suggestion(text, exact(set)), "the rule is for "+strings.Join(exact(set), ", "))
 			a.warn(field, fmt.Sprintf("request.%s is never %q in %s", use.Paths[0][0], text, r.Name), do)
 		}
