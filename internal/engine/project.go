@@ -86,6 +86,9 @@ func (d *evaluation) judge(ctx context.Context, r *rule.Rule) (result, usher.Fin
 	p := d.pod
 	skipped := p.skipped
 	if skipped == "" {
+		skipped = r.Pod.Skips(p.workload)
+	}
+	if skipped == "" {
 		if why := r.Pod.Match.Mismatch(&p.target); why != "" {
 			skipped = "its pod: " + why
 		}

@@ -153,6 +153,7 @@ func TestWhichPodsAreJudged(t *testing.T) {
 	}{
 		{"created", with(deployment(template), "", nil), []string{"see rejected no"}},
 		{"owned by a controller", with(owned, "", nil), []string{"see skipped it is owned by a controller, whose own pod template is judged"}},
+		{"made in kube-system, where it is not sent", with(deployment(template), "", func(r *usher.Request) { r.Namespace = "kube-system" }), []string{"see rejected no"}},
 		{"without a template", with(`{"metadata":{"name":"web"}}`, "", nil), []string{"see skipped it has no pod template"}},
 		{"updated with another template", with(other, deployment(template), nil), []string{"see rejected no"}},
 		{"updated elsewhere", with(deployment(template), strings.Replace(deployment(template), `"replicas":2`, `"replicas":9`, 1), nil), []string{"see skipped the pod template has not changed"}},
@@ -174,6 +175,24 @@ func TestWhichPodsAreJudged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWarningsOfPodsThatAreNotSent(t *testing.T) {
+	t.Parallel()
+	warns := forPods(one("see", warn("its pods would be denied")))
+	warns.Pod.Warns = true
+	for namespace, want := range map[string]string{
+		"shop":        "see passed",
+		"kube-system": "see skipped API servers do not send the requests in which controllers of kube-system create pods there: its pods are not denied",
+	} {
+		r := workloadRequest(t, "DaemonSet", strings.Replace(deployment(template), `"namespace":"shop"`, `"namespace":"`+namespace+`"`, 1))
+		r.Namespace = namespace
+		got := decide(t, engineOf(nil, warns), r)
+		equalFindings(t, []string{want}, got.Findings)
+		if warned := len(got.Warnings) > 0; warned != (namespace == "shop") {
+			t.Errorf("%s: warnings are %q", namespace, got.Warnings)
+		}
 	}
 }
 

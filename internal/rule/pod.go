@@ -27,6 +27,16 @@ type Pod struct {
 	paths sync.Map
 }
 
+// Skips returns why the rule says nothing about the pods of a workload; "" if it judges them. In kube-system
+// controllers create pods in requests that API servers do not send: nothing denies these pods, so that a
+// warning that they would be denied is wrong. Rules that deny the workload itself judge them everywhere.
+func (p *Pod) Skips(w *Workload) string {
+	if p.Warns && w.Namespace == "kube-system" {
+		return "API servers do not send the requests in which controllers of kube-system create pods there: its pods are not denied"
+	}
+	return ""
+}
+
 // OfWorkloads returns the requests that write workloads, which is what the Match of a rule with a
 // [Pod] has. Excluded are requests that do not match.
 func OfWorkloads(excluded []ResourceRule) ResourceMatch {

@@ -153,6 +153,9 @@ func (f *decideFlags) judge(ctx context.Context, decider usher.Decider, rules []
 	if err == nil && f.server == "" && j.Allowed {
 		j.Pods, err = podChangeOf(ctx, f.limits.Timeout(), decider, r, &j)
 	}
+	if f.server == "" {
+		j.Unsent = r.unsent()
+	}
 	if j.Allowed {
 		j.LeftOut = f.leftOut
 	}

@@ -83,6 +83,7 @@ func printSuspended(b *strings.Builder, all []policies.Suspended, p cli.Palette)
 
 func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 	fmt.Fprintf(b, "%s: %s %s: %s\n", printable.Line(j.File), j.Operation, cli.Paint(p.Bold, printable.Line(j.Name.String())), j.verdict(p))
+	printUnsent(b, j.Unsent, p)
 	if j.Message != "" || j.Reason != "" {
 		fmt.Fprintf(b, "  %s\n", cli.Paint(p.Red, text.Below("  ", cmp.Or(j.Message, j.Reason))))
 	}
@@ -135,6 +136,13 @@ func allowedBy(leftOut []string, p cli.Palette) string {
 		return cli.Paint(p.Yellow, "allowed by the policies that you may read")
 	}
 	return cli.Paint(p.Green, "allowed")
+}
+
+// printUnsent tells that what policies say of a request has no effect.
+func printUnsent(b *strings.Builder, why string, p cli.Palette) {
+	if why != "" {
+		fmt.Fprintf(b, "  %s API servers do not send this request to Usher, whose policies have no effect on it: %s\n", cli.Paint(p.Yellow, "hint:"), printable.Line(why))
+	}
 }
 
 // printUnread tells that policies may refuse a request that could not be read.

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 type exemptFlags struct {
@@ -244,8 +245,14 @@ func (f *exemptFlags) placed(q Question) error {
 // with the request that creates one of them.
 func (f *exemptFlags) decided(ctx context.Context, set policies.Set, facts fact.Resolver, q Question) (decided, error) {
 	d := decided{about: aboutRequest(q.Request), workload: ownerOf(q.Request), decide: f.deciderOf(set, facts, q)}
+	if why := q.unsent(); why != "" {
+		d.decide = func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error) {
+			return nil, usher.Decision{}, fmt.Errorf("%w: API servers do not send this request to Usher: %s", errAllowed, why)
+		}
+		return d, nil
+	}
 	w, created := workloadOf(q.Request)
-	if w == nil {
+	if w == nil || webhookconfig.Unsent(created) != "" {
 		return d, nil
 	}
 	ofPod := f.deciderOf(set, facts, Question{File: q.File, Request: created})

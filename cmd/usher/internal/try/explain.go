@@ -89,12 +89,7 @@ type explained struct {
 	Operation usher.Operation       `json:"operation"`
 	Allowed   bool                  `json:"allowed"`
 	Phases    []explain.Explanation `json:"phases"`
-	// LeftOut is as in a [Judgement].
-	LeftOut []string `json:"leftOut,omitempty"`
-	// MissingFacts are objects that policies read and that --facts does not have.
-	MissingFacts []string `json:"missingFacts,omitempty"`
-	// Presets are as in a [Judgement].
-	Presets []string `json:"presets,omitempty"`
+	caveats
 }
 
 type explainReport struct {
@@ -174,7 +169,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		if err != nil {
 			return err
 		}
-		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.TakeMissing(), Presets: j.Presets}
+		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, caveats: caveats{Unsent: q.unsent(), MissingFacts: f.store.TakeMissing(), Presets: j.Presets}}
 		if j.Allowed {
 			one.LeftOut = f.leftOut
 		}

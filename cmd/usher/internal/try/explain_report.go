@@ -35,6 +35,7 @@ func (e *explained) print(b *strings.Builder, most int, p cli.Palette) {
 		warned = ", " + cli.Paint(p.Yellow, "warned")
 	}
 	fmt.Fprintf(b, "%s: %s %s: %s%s\n", printable.Line(e.File), e.Operation, cli.Paint(p.Bold, printable.Line(e.Name)), verdict, warned)
+	printUnsent(b, e.Unsent, p)
 	counted := false
 	for i := range e.Phases {
 		counted = text.Phase(b, &e.Phases[i], most, p) || counted

@@ -30,22 +30,29 @@ type Judgement struct {
 	Warnings    []string     `json:"warnings,omitempty"`
 	Rules       []ruleResult `json:"rules"`
 	NearMatches []nearMatch  `json:"nearMatches,omitempty"`
-	// LeftOut are the kinds of policies that could not be read, and that may refuse what is allowed here.
-	LeftOut []string `json:"leftOut,omitempty"`
-	// MissingFacts are objects that policies read and that --facts does not have.
-	MissingFacts []string    `json:"missingFacts,omitempty"`
-	Patch        usher.Patch `json:"patch,omitempty"`
+	Patch       usher.Patch  `json:"patch,omitempty"`
 	// Result is the object with the patch applied, as it was validated.
 	Result map[string]any `json:"result,omitempty"`
-	// Presets are fields of the patch that policies do not change in a cluster: API servers set them first.
-	Presets []string `json:"presets,omitempty"`
 	// Pods is what policies do with the pods that a workload makes, nil for nothing.
 	Pods *podChange `json:"pods,omitempty"`
+	caveats
 
 	before map[string]any
 	asked  []asked
 	// read are other objects of the input that policies have read.
 	read []map[string]any
+}
+
+// Caveats are why an API server may do something else than is said here.
+type caveats struct {
+	// Unsent is why API servers do not send the request to Usher, whose policies have no effect on it then.
+	Unsent string `json:"unsent,omitempty"`
+	// LeftOut are the kinds of policies that could not be read, and that may refuse what is allowed here.
+	LeftOut []string `json:"leftOut,omitempty"`
+	// MissingFacts are objects that policies read and that --facts does not have.
+	MissingFacts []string `json:"missingFacts,omitempty"`
+	// Presets are fields of the patch that policies do not change in a cluster: API servers set them first.
+	Presets []string `json:"presets,omitempty"`
 }
 
 // fails reports whether a rule has no result, or a part of one.

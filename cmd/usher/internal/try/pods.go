@@ -57,6 +57,8 @@ func podChangeOf(ctx context.Context, timeout time.Duration, d usher.Decider, q 
 	switch {
 	case err != nil:
 		return nil, err
+	case made.unsent() != "" && !slices.ContainsFunc(slices.Concat(j.policies(usher.Rejected), j.policies(usher.Changed)), isForeign):
+		return nil, nil //nolint:nilnil // The policies of Usher have no effect on such pods.
 	case !j.Allowed && !slices.ContainsFunc(of.Rules, func(r ruleResult) bool { return r.PodOf != "" }):
 		return &podChange{Denied: cmp.Or(j.Message, j.Reason, "without a message"), Policies: j.policies(usher.Rejected)}, nil
 	case !j.Allowed || !j.changed() && len(j.Presets) == 0:
@@ -123,11 +125,16 @@ func (j *Judgement) refusing() []usher.PolicyRef {
 // its pods; empty if these are not of Usher.
 func (j *Judgement) exemption() string {
 	refusing := j.refusing()
-	foreign := func(ref usher.PolicyRef) bool { kind, ok := api.KindCalled(ref.Kind); return !ok || kind.Foreign }
-	if !j.podsDenied() || len(j.LeftOut) == 0 || len(refusing) == 0 || slices.ContainsFunc(refusing, foreign) {
+	if !j.podsDenied() || len(j.LeftOut) == 0 || len(refusing) == 0 || slices.ContainsFunc(refusing, isForeign) {
 		return ""
 	}
 	return served.Exempt(j.Name.Kind, j.Name.Namespace, j.Name.Name, "")
+}
+
+// isForeign reports whether a policy is of a kind of Kubernetes, and not of Usher.
+func isForeign(ref usher.PolicyRef) bool {
+	kind, ok := api.KindCalled(ref.Kind)
+	return !ok || kind.Foreign
 }
 
 // nameAll names policies.

@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/policytest"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // A Question is a request of the mutating phase, with the file of its object.
@@ -31,6 +32,14 @@ type Question struct {
 	raw map[string]any
 	// recorded means that the request is as an API server sent it.
 	recorded bool
+}
+
+// unsent returns why API servers do not send the request, as Usher is registered without flags; "" if they may.
+func (q *Question) unsent() string {
+	if q.recorded {
+		return ""
+	}
+	return webhookconfig.Unsent(q.Request)
 }
 
 // know tells a store what exists besides its own objects: the namespaces of requests, and the objects of the
