@@ -246,8 +246,8 @@ func (f *exemptFlags) placed(q Question) error {
 func (f *exemptFlags) decided(ctx context.Context, set policies.Set, facts fact.Resolver, q Question) (decided, error) {
 	d := decided{about: aboutRequest(q.Request), workload: ownerOf(q.Request), decide: f.deciderOf(set, facts, q)}
 	if why := q.unsent(); why != "" {
-		d.decide = func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error) {
-			return nil, usher.Decision{}, fmt.Errorf("%w: API servers do not send this request to Usher: %s", errAllowed, why)
+		d.decide = func(context.Context, ...api.Policy) (verdict, error) {
+			return verdict{}, fmt.Errorf("%w: API servers do not send this request to Usher: %s", errAllowed, why)
 		}
 		return d, nil
 	}
