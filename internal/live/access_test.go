@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/live"
 )
 
 // access is a policy about pods with a condition, for everybody.
@@ -95,5 +96,42 @@ func TestPolicyWritesAreGuarded(t *testing.T) {
 	})
 	if err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, "without which the cluster cannot be operated") {
 		t.Errorf("%s %q, %v", d.Verdict, d.Message, err)
+	}
+}
+
+// TestUnservedPolicies: where nobody can ask for authorization, who writes an authorization policy is warned, and its
+// state says so.
+func TestUnservedPolicies(t *testing.T) {
+	t.Parallel()
+	for _, why := range []string{"", "no flag"} {
+		source := newScript()
+		h := startWith(t, live.Options{Unserved: why}, source)
+		source.update(set(access("no", "Deny", "false", "", ""), label("a", "team", "x")))
+		h.next()
+		for _, p := range h.live.Policies() {
+			want := why
+			if p.Admission {
+				want = ""
+			}
+			if p.Unserved != want {
+				t.Errorf("%s with %q: unserved %q, want %q", p.Policy, why, p.Unserved, want)
+			}
+		}
+		if got := strings.Contains(fmt.Sprint(h.live.Status().Problems), "it decides nothing here"); got != (why != "") {
+			t.Errorf("with %q: problems %v", why, h.live.Status().Problems)
+		}
+		const policy = `{"apiVersion": "usher.dev/v1alpha1", "kind": "AuthorizationPolicy", "metadata": {"name": "yes", "namespace": "shop"},
+			"spec": {"effect": "Allow", "subjects": [{"users": ["bob"]}], "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}}`
+		const candidate = `{"apiVersion": "usher.dev/v1alpha1", "kind": "PolicyCandidate", "metadata": {"name": "yes", "namespace": "shop"}, "spec": {"policies": [` + policy + `]}}`
+		for kind, text := range map[string]string{"AuthorizationPolicy": policy, "PolicyCandidate": candidate} {
+			d, err := h.live.Decide(t.Context(), &usher.Request{
+				Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "yes",
+				Kind: schema.GroupVersionKind{Group: "usher.dev", Version: "v1alpha1", Kind: kind}, Object: usher.RawObject([]byte(text)),
+			})
+			warned := strings.Contains(strings.Join(d.Warnings, "\n"), "it decides nothing here: no flag")
+			if err != nil || d.Verdict == usher.Deny || warned != (why != "") {
+				t.Errorf("%s with %q: %s %q, warnings %q, %v", kind, why, d.Verdict, d.Message, d.Warnings, err)
+			}
+		}
 	}
 }

@@ -41,7 +41,7 @@ func (l *Live) build(sets []*merged) built {
 	for i, v := range versions {
 		all[i] = v.newest
 		problems = append(problems, v.newest.Problems...)
-		problems = append(problems, unevaluated(l, v)...)
+		problems = slices.Concat(problems, unevaluated(l, v), compile.Unserved(l.options.Unserved, v.newest))
 		status.add(v)
 		policies = append(policies, l.tries.state(v))
 		switch {
@@ -167,6 +167,6 @@ func (o Options) guard(all usage) guard.Options {
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)
 		},
-		Trial: o.Trial, Existing: o.Existing, Facts: o.Facts, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
+		Trial: o.Trial, Existing: o.Existing, Facts: o.Facts, Unserved: o.Unserved, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
 	}
 }

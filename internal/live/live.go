@@ -70,6 +70,9 @@ type Options struct {
 	KeepSpecs bool
 	// Candidates configures how policy candidates are evaluated; nil means that they are not.
 	Candidates *Candidates
+	// Unserved says why nobody can ask for authorization here, so that authorization policies have no effect; "" if
+	// somebody can.
+	Unserved string
 	// Quota limits the policies of each namespace.
 	Quota Quota
 	// LongestExemption limits how far ahead exemptions may end when they are written; 0 means no
@@ -156,7 +159,7 @@ func New(o Options) *Live {
 		o.Engine.Now = time.Now
 	}
 	o.Quota = o.Quota.withDefaults()
-	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(o.Stored), params: newParams(), uses: newUses()}
+	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(o.Stored, o.Unserved), params: newParams(), uses: newUses()}
 	l.candidates = newCandidates(&o)
 	l.loaded, l.ended = make(chan struct{}), make(chan struct{})
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})

@@ -29,6 +29,8 @@ type tries struct {
 	wake chan struct{}
 	// none says that policies are not tried.
 	none bool
+	// unserved is that of [Options].
+	unserved string
 
 	mu      sync.Mutex
 	results map[*version]trial.Report
@@ -38,8 +40,8 @@ type tries struct {
 	changed         chan struct{}
 }
 
-func newTries(by *trial.Trial) *tries {
-	return &tries{none: by == nil, wake: make(chan struct{}, 1), results: map[*version]trial.Report{}, changed: make(chan struct{})}
+func newTries(by *trial.Trial, unserved string) *tries {
+	return &tries{none: by == nil, unserved: unserved, wake: make(chan struct{}, 1), results: map[*version]trial.Report{}, changed: make(chan struct{})}
 }
 
 // begin returns which update is the last one that the tries that begin now are of.
@@ -91,6 +93,9 @@ func (t *tries) expect(versions []*version) {
 // state returns the state of a version, with the findings about it.
 func (t *tries) state(v *version) rule.State {
 	s := v.state()
+	if !s.Admission {
+		s.Unserved = t.unserved
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	result, ok := t.results[v]

@@ -33,6 +33,8 @@ const (
 	LeaseReplica = "replica"
 	// ServesAnnotation holds what a replica serves, as a list of words.
 	ServesAnnotation = "usher.dev/serves"
+	// Authorizes is the word for authorization webhooks.
+	Authorizes = "authorizes"
 	// ListensAt begins the word for the address at which a replica listens, on its host.
 	ListensAt = "listens:"
 

@@ -209,6 +209,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	l.countUses(now)
 	l.countCandidates()
 	var due, failed []write
+	served := slices.ContainsFunc(l.others, func(r replica) bool { return r.Live && slices.Contains(r.Serves, replicas.Authorizes) })
 	rest := idleEvery
 	failing := l.failing()
 	for i := range v.Policies {
@@ -218,7 +219,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		}
 		since, n := l.seen[p.UID].since, shardOf(p)
 		known := l.known[p.UID]
-		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now)), unregistered: v.Unregistered}
+		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now)), unregistered: v.Unregistered, served: served}
 		if p.Admission {
 			o.calls = v.calls
 		}

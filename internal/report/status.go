@@ -41,6 +41,8 @@ type outlook struct {
 	unregistered string
 	// calls says whether API servers send anything.
 	calls Calls
+	// served says that another replica answers what this one does not.
+	served bool
 	// working is the condition Working, if it changes.
 	working *metav1.Condition
 	// confirmed reports whether every replica has been seen to enforce the version already.
@@ -87,12 +89,14 @@ func setConditions(all *[]metav1.Condition, now time.Time, conditions ...*metav1
 
 // lastError returns what is wrong with a policy, in one line.
 func lastError(p *rule.State, conditions []metav1.Condition) string {
-	working := meta.FindStatusCondition(conditions, v1alpha1.ConditionWorking)
+	working, enforced := meta.FindStatusCondition(conditions, v1alpha1.ConditionWorking), meta.FindStatusCondition(conditions, v1alpha1.ConditionEnforced)
 	switch {
 	case p.Suspended != "":
 		return short(p.Suspended)
 	case !p.Compiled || !p.Enforced:
 		return firstError(p.Problems)
+	case enforced != nil && enforced.Reason == v1alpha1.ReasonNotServed:
+		return enforced.Message
 	case working != nil && working.Status == metav1.ConditionFalse:
 		return working.Message
 	case len(p.Problems) > 0:
@@ -186,6 +190,11 @@ func enforcedCondition(p *rule.State, o outlook) (c *metav1.Condition, settled b
 	}
 	if p.Untried && !o.confirmed {
 		return untriedCondition(c, o), false
+	}
+	if p.Unserved != "" && !o.served {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotServed
+		c.Message = short(c.Message + ", but it decides nothing: " + p.Unserved)
+		return c, settled
 	}
 	if p.NoSuchKind != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoSuchKind, short(p.NoSuchKind)
@@ -284,7 +293,7 @@ func lastGoodCondition(c *metav1.Condition, p *rule.State, o outlook) *metav1.Co
 func confirmed(known v1alpha1.PolicyStatus, p *rule.State) bool {
 	c := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionEnforced)
 	return c != nil && c.ObservedGeneration == p.Generation &&
-		(c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonNotCalled || c.Reason == v1alpha1.ReasonNotVerified)
+		(c.Status == metav1.ConditionTrue || slices.Contains([]string{v1alpha1.ReasonNotCalled, v1alpha1.ReasonNotVerified, v1alpha1.ReasonNotServed}, c.Reason))
 }
 
 // problems returns the problems of a policy, errors first, limited in number and size.

@@ -35,6 +35,8 @@ type State struct {
 	// MatchesNothing says why no request for the kinds that the policy selects is one that it is for; "" if one is, or
 	// if the cluster has none of these kinds.
 	MatchesNothing string
+	// Unserved says why nobody can ask this server for what the policy decides; "" if somebody can.
+	Unserved string
 	// Untried: it is not known yet whether NoSuchKind or MatchesNothing is so of the newest version.
 	Untried bool
 	// Problems are those of the newest version.

@@ -50,6 +50,17 @@ const maxStreams = 1000
 // maxUnread is how many bytes of these requests may arrive before they are read.
 const maxUnread = 1 << 20
 
+// unserved says why authorization policies have no effect; "" if they do.
+func (a *Authorization) unserved() string {
+	switch {
+	case a == nil:
+		return "this server authorizes no requests, since it has no --authorization-address"
+	case a.Shadow:
+		return "this server answers without opinion, since it has --authorization-shadow"
+	}
+	return ""
+}
+
 // newAuthorizer opens the port.
 func (s *Server) newAuthorizer(c *Authorization) (*endpoint, error) {
 	known, err := clientauth.New(clientauth.Options{

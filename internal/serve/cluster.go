@@ -53,10 +53,14 @@ type clusterRuntime struct {
 	denials *report.Denials
 }
 
-// listensAt tells others where this replica listens.
-func (m *clusterRuntime) listensAt(address net.Addr) {
-	if m != nil {
-		m.replicas.Serves("address", replicas.ListensAt+address.String())
+// tell tells others where this replica listens, and whether it authorizes.
+func (m *clusterRuntime) tell(address net.Addr, c *Authorization) {
+	if m == nil {
+		return
+	}
+	m.replicas.Serves("address", replicas.ListensAt+address.String())
+	if c.unserved() == "" {
+		m.replicas.Serves("authorization", replicas.Authorizes)
 	}
 }
 

@@ -150,7 +150,7 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.metrics.Limits(s.limitState)
-	s.cluster.listensAt(s.webhooks.listener.Addr())
+	s.cluster.tell(s.webhooks.listener.Addr(), s.config.Authorization)
 	return nil
 }
 
@@ -181,6 +181,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		Log:              s.config.Log,
 		OnUpdate:         s.observe,
 		KeepSpecs:        !s.config.Rules.WriteSpecs,
+		Unserved:         s.config.Authorization.unserved(),
 		Candidates:       &live.Candidates{Hold: s.limits.Hold, Access: s.config.Authorization != nil},
 	}
 	if s.differences != nil {

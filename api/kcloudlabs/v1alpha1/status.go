@@ -111,6 +111,8 @@ const (
 	ReasonNotRegistered = "NotRegistered"
 	// ReasonNotCalled: API servers do not call the webhooks, or get no response from them.
 	ReasonNotCalled = "NotCalled"
+	// ReasonNotServed: the policy is about requests to authorize, and no replica answers authorization webhooks.
+	ReasonNotServed = "NotServed"
 	// ReasonNoServer: the last server has stopped.
 	ReasonNoServer = "NoServer"
 	// ReasonUninstalled: the webhook configurations have been deleted.

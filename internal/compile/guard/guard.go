@@ -55,6 +55,8 @@ type Options struct {
 	// Facts resolves the objects that policies read by name: who writes a policy, and may read them, is warned of
 	// those that do not exist. Nil warns of none.
 	Facts fact.Resolver
+	// Unserved says why authorization policies have no effect here; "" if they do. Who writes one is warned.
+	Unserved string
 	// LongestExemption limits how far ahead an exemption may end when it is written; 0 means no
 	// limit.
 	LongestExemption time.Duration
@@ -161,7 +163,8 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	compiled := g.options.Compile.Policy(ctx, policy)
 	problems := rule.Written(compiled.Problems)
 	if len(rule.Errors(problems)) == 0 {
-		problems = rule.Written(slices.Concat(problems, eachPart(compiled, unscaled), g.try(ctx, compiled)))
+		unserved := func(part compile.Compiled) []rule.Problem { return compile.Unserved(g.options.Unserved, part) }
+		problems = rule.Written(slices.Concat(problems, eachPart(compiled, unscaled), eachPart(compiled, unserved), g.try(ctx, compiled)))
 	}
 	if api.Suspended(policy.Object) {
 		// A policy with errors can be suspended: they count when it is to decide something.
