@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -52,7 +53,8 @@ func (s *Set) newCredentials(ctx context.Context) (*credentials, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read client certificate of the kubeconfig: %w", err)
 		}
-		if config != nil && (config.GetClientCertificate != nil || len(config.Certificates) > 0) {
+		// The certificate is that of the user who impersonates somebody, as whom replicas cannot be asked.
+		if config != nil && s.config.Impersonate.UserName == "" && (config.GetClientCertificate != nil || len(config.Certificates) > 0) {
 			return &credentials{config: config}, nil
 		}
 		if account, err = s.own(ctx); err != nil {
@@ -74,6 +76,10 @@ func (s *Set) own(ctx context.Context) (string, error) {
 	}
 	user := review.Status.UserInfo.Username
 	namespace, name, err := serviceaccount.SplitUsername(user)
+	if err != nil && s.config.Impersonate.UserName != "" {
+		return "", fmt.Errorf("the kubeconfig has you act as %s (as:), and replicas can be asked with the credentials of a user alone: "+
+			"use a client certificate of %[1]s, --service-account NAMESPACE/NAME, or --token-file", printable.Line(user))
+	}
 	if err != nil {
 		return "", fmt.Errorf("user %s of the kubeconfig has no client certificate, and its token is for the API server only: "+
 			"use --service-account NAMESPACE/NAME, or --token-file with a token for the audience %s", user, delegated.Group)

@@ -287,6 +287,16 @@ func TestServers(t *testing.T) {
 	if err != nil || got != "usher-a: /x?last=1 a certificate" {
 		t.Errorf("with a certificate: %s, %v", got, err)
 	}
+	// Who acts as somebody else is not asked for by their own certificate.
+	acting := replica.Flags{Servers: []string{server.URL}, CAFile: ca, Kubeconfig: c.kubeconfig(key + ", as: 'system:serviceaccount:shop:robot'")}
+	c.user = "system:serviceaccount:shop:robot"
+	if got, err = connect(acting); err != nil || got != "usher-a: /x?last=1 Bearer token-of-shop-robot" {
+		t.Errorf("as a ServiceAccount: %s, %v", got, err)
+	}
+	c.user = "jane"
+	if got, err = connect(acting); err == nil || !strings.Contains(err.Error(), "the kubeconfig has you act as jane") {
+		t.Errorf("as another user: %s, %v", got, err)
+	}
 	if _, err := connect(replica.Flags{Servers: []string{server.URL}, TokenFile: token}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server that nothing vouches for: %v", err)
 	}
