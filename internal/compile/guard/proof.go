@@ -185,7 +185,10 @@ func (g *guard) proven(ctx context.Context, r *usher.Request, d usher.Decision) 
 	case !r.Trusted:
 		why.why = untrusted
 	case p.object.GetAnnotations()[proof.Annotation] == "":
-		why.why = "it has not got the proof that it needs, as Usher was not asked to mutate it; if Usher is being upgraded, try again"
+		// A suspended policy gets this far with errors, which are why it has no proof.
+		if why = p.rights(ctx); why == (refusal{}) {
+			why.why = "it has not got the proof that it needs, as Usher was not asked to mutate it; if Usher is being upgraded, try again"
+		}
 	default:
 		why.why += "; what wrote it after Usher, such as another webhook, has to leave policies alone"
 	}

@@ -175,3 +175,18 @@ func TestSuspendingIsNotDenied(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsOfSuspendedPoliciesAreSaid: a suspended policy that needs a proof and does not compile has none, for its
+// error, and not since nobody was asked.
+func TestErrorsOfSuspendedPoliciesAreSaid(t *testing.T) {
+	t.Parallel()
+	p := newProving(t)
+	stored, message := p.put("alice", nil, suspended(object(t, labelling), true))
+	if message != "" {
+		t.Fatal(message)
+	}
+	broken := with(stored, map[string]any{"spec.overrideRules": []any{map[string]any{"overriders": map[string]any{"cue": "nonsense: ("}}}})
+	if _, message := p.put("alice", stored, broken); !strings.Contains(message, "spec.overrideRules[0].overriders.cue") || strings.Contains(message, "upgraded") {
+		t.Errorf("an edit with an error: %q", message)
+	}
+}
