@@ -50,6 +50,8 @@ type Set struct {
 	Audit rest.Interface
 	// Probe writes probes over separate connections; nil if no probes are written.
 	Probe probe.Writer
+	// ProbeClosed is the same for an entry that fails closed.
+	ProbeClosed probe.Writer
 }
 
 // Connect creates clients. It does not call the API server yet.
@@ -105,9 +107,10 @@ func Connect(c *rest.Config) (*Set, error) {
 		return nil, err
 	}
 	return &Set{
-		Audit:  audit,
-		Probe:  probe.Through(probes, connections),
-		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Readers: readers, Access: access,
+		Audit:       audit,
+		Probe:       probe.Through(probes, connections),
+		ProbeClosed: probe.ThroughClosed(probes, connections),
+		Server:      c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Readers: readers, Access: access,
 		Mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
 		Schemas: kube.Discovery().OpenAPIV3(),
 	}, nil

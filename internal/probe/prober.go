@@ -72,6 +72,9 @@ type Options struct {
 	// Foreign means that Usher does not maintain the webhook configurations, which may not include
 	// policies: then a missing answer does not mean much.
 	Foreign bool
+	// Closed writes to an entry that API servers fail closed, so that they say why they get no answer; for [Ask]. It
+	// may be nil.
+	Closed Writer
 	// Count is called with the state that each probe shows; it may be nil.
 	Count func(State)
 	// Lost is called when a probe is lost, before it is repeated; it may be nil.
@@ -238,7 +241,13 @@ func Ask(ctx context.Context, o Options) Observation {
 	case err == nil && o.Foreign:
 		return unknown("no webhook is registered for the dry run of a policy")
 	case err == nil:
-		return p.lost("a dry run of a policy that does not compile was accepted")
+		lost := p.lost("a dry run of a policy that does not compile was accepted")
+		if o.Closed != nil {
+			if _, err := o.Closed.Write(ctx, ""); err != nil && ours.MatchString(err.Error()) {
+				return p.lost(err.Error())
+			}
+		}
+		return lost
 	case result.refused:
 		return Observation{State: Called}
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:

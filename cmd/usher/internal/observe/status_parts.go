@@ -65,7 +65,7 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 		r.Unsent = &unsentFrom{Namespaces: from.Names, AllBut: from.Only}
 	}
 	foreign := !slices.ContainsFunc(r.Webhooks, func(w webhookStatus) bool { return w.Name == "validate-policies" })
-	calls := probe.Ask(ctx, probe.Options{Writer: set.Probe, Foreign: foreign && validatingErr == nil, Advice: "docs/install.md says what to look at: Whether API servers call Usher"})
+	calls := probe.Ask(ctx, probe.Options{Writer: set.Probe, Closed: set.ProbeClosed, Foreign: foreign && validatingErr == nil, Advice: "docs/install.md says what to look at: Whether API servers call Usher"})
 	r.heard(&calls)
 	if apierrors.IsNotFound(validatingErr) && apierrors.IsNotFound(mutatingErr) && f.isAbsent(r, &calls) {
 		return

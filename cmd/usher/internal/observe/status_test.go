@@ -32,6 +32,8 @@ type protectedCluster struct {
 	unregistered bool
 	// probe is the error of the dry run.
 	probe string
+	// closed is the error of a dry run that goes to an entry that fails closed.
+	closed string
 	// page is what /readyz?verbose of a pod says.
 	page string
 	// forbidden is a part of the path of what the user may not do.
@@ -121,6 +123,8 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		fail(http.StatusForbidden, "Forbidden", c.probe)
+	case strings.HasSuffix(path, "/clusterpolicyexemptions/usher-probe") && r.URL.Query().Get("dryRun") == "All" && c.closed != "":
+		fail(http.StatusInternalServerError, "InternalError", c.closed)
 	default:
 		fail(http.StatusNotFound, "NotFound", "there is no "+path)
 	}
@@ -194,6 +198,13 @@ func TestStatus(t *testing.T) {
 		{"Usher hangs", func(c *protectedCluster) { c.probe = hangs }, cli.ExitNegative, []string{
 			"writes of pods, deployments, services and 2 more are refused: API servers get no answer of Usher\n",
 			"problem: Usher hangs, and writes of pods, deployments, services and 2 more are refused (Fail): a dry run got no answer in 5s while the API server answers other requests; ", "; the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration usher (docs/3am.md: Usher is down)\n",
+		}},
+		{"a server outside of the cluster has ended, and its Lease has not", func(c *protectedCluster) {
+			c.pods, c.leases, c.probe = "", leaseOf("host-1", time.Now(), time.Now()), ""
+			c.closed = `Internal error occurred: failed calling webhook "mutate-rights.usher.dev": failed to call webhook: Post "https://127.0.0.1:8443/mutate": dial tcp 127.0.0.1:8443: connect: connection refused`
+		}, cli.ExitNegative, []string{
+			"writes of pods, deployments, services and 2 more are refused: API servers get no answer of Usher\n",
+			"0 of 1 ready (host-1 last heard 0s ago, refuses connections)", "problem: no replica answers: writes of pods",
 		}},
 		{"the webhook does not answer", func(c *protectedCluster) {
 			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": x509: certificate signed by unknown authority`
