@@ -93,10 +93,19 @@ type PatchOp struct {
 // Pointer returns the JSON pointer (RFC 6901) to the value at keys, for the path of a [PatchOp]. It
 // escapes slashes, which keys of labels can have.
 func Pointer(keys ...string) string {
+	length := len(keys)
+	for _, key := range keys {
+		length += len(key)
+	}
 	var b strings.Builder
+	b.Grow(length)
 	for _, key := range keys {
 		b.WriteByte('/')
-		_, _ = pointerEscapes.WriteString(&b, key)
+		if strings.ContainsAny(key, "~/") {
+			_, _ = pointerEscapes.WriteString(&b, key)
+		} else {
+			b.WriteString(key)
+		}
 	}
 	return b.String()
 }
