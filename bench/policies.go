@@ -64,6 +64,8 @@ var languages = []language{
 		body: `[{"name":"v%[1]d","expression":"object.spec.schedulerName != params.name","message":"no"}]`},
 	{name: "MutatingAdmissionPolicy", envelope: mutating,
 		body: `[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/metadata/labels/bench-%[1]d', value: 'on'}]"}}]`},
+	{name: "apply configuration", envelope: mutating,
+		body: `[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {'bench-%[1]d': 'on'}}}"}}]`},
 }
 
 // validates reports whether the policies change nothing.

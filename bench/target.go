@@ -85,6 +85,7 @@ var limits = map[string][2]float64{
 	"ValidatingAdmissionPolicy":       {0.6, 2},
 	"ClusterObjectPolicy":             {0.6, 2},
 	"MutatingAdmissionPolicy":         {0.8, 3},
+	"apply configuration":             {1, 5},
 }
 
 func (l language) target(n int) target {

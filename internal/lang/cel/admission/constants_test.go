@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
+	"github.com/usher-dev/usher/internal/lang/cel/apply"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -54,5 +56,36 @@ func TestConstantMutations(t *testing.T) {
 			})
 		}
 		all.Wait()
+	}
+}
+
+// A configuration that is kept is checked for each kind.
+func TestConstantConfigurations(t *testing.T) {
+	t.Parallel()
+	types := apply.NewTypes()
+	p, problems := admission.Compile(admission.Code{Mutations: []admission.Mutation{{
+		Type: admission.ApplyConfiguration, Expression: `Object{spec: Object.spec{nodeName: "x"}}`,
+	}}})
+	if errs := rule.Errors(problems); errs != nil {
+		t.Fatal(errs)
+	}
+	const unknown = "error applying patch: failed to convert patch object to typed object: .spec.nodeName: field not declared in schema"
+	for _, row := range []struct{ kind, failure string }{{"Pod", ""}, {"Node", unknown}, {"Pod", ""}, {"Pod", ""}, {"Node", unknown}, {"Node", unknown}} {
+		structures := func(in *admission.Input) (*apply.Schema, error) { return types.Schema(in.Request.Kind) }
+		in := admission.Input{
+			Request: &usher.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: row.kind}, Operation: usher.Create},
+			Object:  map[string]any{"apiVersion": "v1", "kind": row.kind, "spec": map[string]any{}}, Facts: &fact.Known{},
+		}
+		m, err := p.Mutate(t.Context(), &in, structures)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failure := ""
+		for _, f := range m.Failures {
+			failure += f.Message
+		}
+		if failure != row.failure || (len(m.Patch) == 1) != (row.failure == "") {
+			t.Errorf("%s: %v, failure %q, expected %q", row.kind, m.Patch, failure, row.failure)
+		}
 	}
 }

@@ -243,19 +243,24 @@ func (p *Program) mutate(ctx context.Context, in *Input, i int, structures Struc
 		return nil, e.err
 	}
 	said, err := p.said(ctx, in, i)
-	if err != nil || structure == nil {
-		return said.patch, err
+	if err != nil {
+		return nil, err
+	}
+	if structure == nil {
+		return said.patch, nil
 	}
 	m := meter.Meter{Allowance: in.Allowance, Context: ctx}
 	defer m.Release()
 	if err := e.charge(&m, func() int64 { return structure.Weigh(in.Object, said.configuration) }); err != nil {
 		return nil, err
 	}
-	patch, err := structure.Merge(in.Object, said.configuration)
-	if err != nil {
-		return nil, fmt.Errorf("error applying patch: %w", err)
+	if err = said.check(structure); err == nil {
+		var patch usher.Patch
+		if patch, err = structure.MergeChecked(in.Object, said.configuration); err == nil {
+			return patch, nil
+		}
 	}
-	return patch, nil
+	return nil, fmt.Errorf("error applying patch: %w", err)
 }
 
 // A said is the value of the expression of a mutation: operations, or an apply configuration.
@@ -264,43 +269,61 @@ type said struct {
 	configuration map[string]any
 	// operation is that of the request.
 	operation usher.Operation
+	// checked is the outcome of the last check of the configuration.
+	checked atomic.Pointer[check]
+}
+
+// A check is the error that a configuration gives in a structure.
+type check struct {
+	structure *apply.Schema
+	err       error
+}
+
+// check returns the error that the configuration gives in a structure.
+func (s *said) check(structure *apply.Schema) error {
+	if known := s.checked.Load(); known != nil && known.structure == structure {
+		return known.err
+	}
+	err := structure.Check(s.configuration)
+	s.checked.Store(&check{structure, err})
+	return err
 }
 
 // mostSaid is the weight that a value may have which is kept for other requests.
 const mostSaid = 4096
 
 // said returns the value of the expression of mutation i. One that is always the same is evaluated once.
-func (p *Program) said(ctx context.Context, in *Input, i int) (said, error) {
+func (p *Program) said(ctx context.Context, in *Input, i int) (*said, error) {
 	e := &p.mutations[i]
 	if e.constant {
 		if kept := e.said.Load(); kept != nil && kept.operation == in.Request.Operation {
-			return *kept, nil
+			return kept, nil
 		}
 	}
 	a := in.activation(p, withNamespace|withAuthorizer)
 	defer a.release()
 	out, _, err := a.evaluate(ctx, e, celconfig.RuntimeCELCostBudget)
 	if stop := interrupted(ctx, a); stop != nil {
-		return said{}, stop
+		return nil, stop
 	}
 	if err = cmp.Or(err, out.err); err != nil {
-		return said{}, err
+		return nil, err
 	}
 	weight := int64(0)
 	if err := e.charge(&a.meter, func() int64 {
 		weight = a.meter.Weigh(out.value)
 		return weight
 	}); err != nil {
-		return said{}, err
+		return nil, err
 	}
-	value := said{operation: in.Request.Operation}
+	value := &said{operation: in.Request.Operation}
 	if p.source.Mutations[i].Type == ApplyConfiguration {
 		value.configuration, err = configurationOf(out.value)
 	} else {
 		value.patch, err = operations(out.value)
 	}
 	if e.constant && err == nil && weight <= mostSaid {
-		e.said.Store(&value)
+		e.said.Store(value)
 	}
 	return value, err
 }

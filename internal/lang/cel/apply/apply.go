@@ -34,16 +34,30 @@ type Schema struct {
 // Errors are those of upstream's ApplyStructuredMergeDiff: fields that the kind does not have,
 // values of another type, and lists and maps that can only be replaced as a whole.
 func (s *Schema) Merge(object, configuration map[string]any) (usher.Patch, error) {
-	configuration = withKindOf(object, configuration)
+	if err := s.Check(configuration); err != nil {
+		return nil, err
+	}
+	return s.MergeChecked(object, configuration)
+}
+
+// Check returns the error that merging a configuration into any object gives.
+func (s *Schema) Check(configuration map[string]any) error {
+	configuration = withoutKind(configuration)
 	if _, err := typed.AsTyped(value.NewValueInterface(configuration), s.types, s.root); err != nil {
-		return nil, fmt.Errorf("failed to convert patch object to typed object: %w", sorted(err))
+		return fmt.Errorf("failed to convert patch object to typed object: %w", sorted(err))
 	}
 	if atomics := s.atomics("", s.root, configuration, nil); len(atomics) > 0 {
 		slices.Sort(atomics)
-		return nil, fmt.Errorf("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: %s", strings.Join(atomics, ", "))
+		return fmt.Errorf("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: %s", strings.Join(atomics, ", "))
 	}
-	m := &merge{types: s.types, recording: true}
-	m.both(s.root, object, configuration)
+	return nil
+}
+
+// MergeChecked is Merge of a configuration of which Check returns no error.
+func (s *Schema) MergeChecked(object, configuration map[string]any) (usher.Patch, error) {
+	var few [fewKeys]string
+	m := merge{types: s.types, recording: true, path: few[:0]}
+	m.both(s.root, object, withoutKind(configuration))
 	if m.err != nil {
 		return nil, s.explain(object, m.err)
 	}
@@ -58,17 +72,19 @@ func sorted(err error) error {
 	return err
 }
 
-// withKindOf returns the configuration with the kind of an object.
-func withKindOf(object, configuration map[string]any) map[string]any {
-	whole := make(map[string]any, len(configuration)+2)
-	maps.Copy(whole, configuration)
+// withoutKind returns a configuration without its kind: that of the object stays.
+func withoutKind(configuration map[string]any) map[string]any {
+	cloned := false
 	for _, name := range []string{"apiVersion", "kind"} {
-		delete(whole, name)
-		if text, ok := object[name].(string); ok {
-			whole[name] = text
+		if _, ok := configuration[name]; !ok {
+			continue
 		}
+		if !cloned {
+			configuration, cloned = maps.Clone(configuration), true
+		}
+		delete(configuration, name)
 	}
-	return whole
+	return configuration
 }
 
 // explain says what is wrong with an object that nothing can be merged into. Upstream finds that
@@ -120,15 +136,15 @@ func (s *Schema) atomics(path string, ref schema.TypeRef, node any, found []stri
 // A merge is one configuration on its way into one object.
 type merge struct {
 	types *schema.Schema
-	// recording is off inside a list that is replaced.
+	// recording is off inside a list that is replaced, and only there merged values are made.
 	recording bool
 	path      []string
 	patch     usher.Patch
 	err       error
 }
 
-// both returns the merged value where the object and the configuration both have one. What only one
-// of them has stays as it is there.
+// both merges where the object and the configuration both have a value. What only one of them has
+// stays as it is there. It records the operations, or else returns the merged value.
 func (m *merge) both(ref schema.TypeRef, old, set any) any {
 	atom, ok := m.types.Resolve(ref)
 	if !ok {
@@ -196,20 +212,38 @@ func (m *merge) maps(t *schema.Map, old, set any) any {
 	case from == nil:
 		return m.replace(old, set)
 	}
-	merged := make(map[string]any, len(from)+len(with))
-	maps.Copy(merged, from)
-	for _, name := range slices.Sorted(maps.Keys(with)) {
+	var merged map[string]any
+	if !m.recording {
+		merged = make(map[string]any, len(from)+len(with))
+		maps.Copy(merged, from)
+	}
+	var few [fewKeys]string
+	for _, name := range sortedKeys(few[:0], with) {
 		member := with[name]
 		m.path = append(m.path, name)
 		if before, ok := from[name]; ok {
-			merged[name] = m.both(fieldType(t, name), before, member)
+			member = m.both(fieldType(t, name), before, member)
 		} else {
-			merged[name] = member
 			m.record("add", member)
+		}
+		if !m.recording {
+			merged[name] = member
 		}
 		m.path = m.path[:len(m.path)-1]
 	}
 	return merged
+}
+
+// fewKeys is how many keys most maps and paths have at most.
+const fewKeys = 8
+
+// sortedKeys appends the keys of a map to names, which is empty, and sorts them.
+func sortedKeys(names []string, of map[string]any) []string {
+	for name := range of {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 func fieldType(t *schema.Map, name string) schema.TypeRef {

@@ -69,17 +69,27 @@ func keepsOrder(order []item, n int) bool {
 }
 
 func (m *merge) elements(t *schema.List, from, with []any, order []item) []any {
-	merged := make([]any, 0, len(order))
+	var merged []any
+	if !m.recording {
+		merged = make([]any, 0, len(order))
+	}
 	for i, at := range order {
+		if m.recording && at.set == none {
+			continue
+		}
 		m.path = append(m.path, strconv.Itoa(i))
+		var element any
 		switch {
 		case at.set == none:
-			merged = append(merged, from[at.old])
+			element = from[at.old]
 		case at.old < 0:
-			merged = append(merged, with[at.set])
-			m.record("add", with[at.set])
+			element = with[at.set]
+			m.record("add", element)
 		default:
-			merged = append(merged, m.both(t.ElementType, from[at.old], with[at.set]))
+			element = m.both(t.ElementType, from[at.old], with[at.set])
+		}
+		if !m.recording {
+			merged = append(merged, element)
 		}
 		m.path = m.path[:len(m.path)-1]
 	}
