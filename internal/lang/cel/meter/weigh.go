@@ -98,8 +98,9 @@ func weighMapper(m *Meter, v traits.Mapper) int64 {
 
 func weighLister(m *Meter, v traits.Lister) int64 {
 	weight := int64(perValue)
-	for it := v.Iterator(); it.HasNext() == types.True; {
-		weight += m.Weigh(it.Next())
+	size, _ := v.Size().(types.Int)
+	for i := range size {
+		weight += m.Weigh(v.Get(i))
 	}
 	return weight
 }
