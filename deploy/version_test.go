@@ -180,7 +180,7 @@ func TestReleaseChecklist(t *testing.T) {
 	}
 	targets := 0
 	for _, line := range regexp.MustCompile(`(?m)^\$ make (.*)$`).FindAllSubmatch(page, -1) {
-		for _, word := range strings.Fields(string(line[1])) {
+		for word := range strings.FieldsSeq(string(line[1])) {
 			if name, _, set := strings.Cut(word, "="); set {
 				if !regexp.MustCompile(`\$[({]` + name + `\b`).Match(makefile) {
 					t.Errorf("make %s: no target reads %s", line[1], name)
