@@ -174,8 +174,19 @@ func prepare(work string, o Options, ports [][2]string) error {
 	if err := os.WriteFile(filepath.Join(work, ".gitignore"), ignored, 0o644); err != nil {
 		return err
 	}
+	if _, err := git(work, "init", "-q"); err != nil {
+		return err
+	}
+	// What the repository has committed needs no object of its own: git writes one a file otherwise.
+	command := exec.Command("git", "rev-parse", "--path-format=absolute", "--git-path", "objects")
+	command.Dir = o.Root
+	if objects, err := command.Output(); err == nil {
+		if err := os.WriteFile(filepath.Join(work, ".git", "objects", "info", "alternates"), objects, 0o644); err != nil {
+			return err
+		}
+	}
 	for _, args := range [][]string{
-		{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=docs", "-c", "user.email=docs@localhost", "commit", "-q", "--no-verify", "-m", "docs"},
+		{"add", "-A"}, {"-c", "user.name=docs", "-c", "user.email=docs@localhost", "commit", "-q", "--no-verify", "-m", "docs"},
 	} {
 		if _, err := git(work, args...); err != nil {
 			return err
