@@ -13,6 +13,9 @@ export CGO_ENABLED := 0
 # go test with a line a package, then the output of the tests that failed and of no others. make lint vets
 # all modules: go test would do that again, and for each dependency that it compiles.
 GOTEST := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped -- -vet=off
+# Collecting garbage is a quarter of what tests and the compiler take. Servers that are tested or measured set
+# the pace themselves, unless GOGC is set: not for them.
+SELDOM := GOGC=300
 FUZZTIME ?= 10m
 HOSTILETIME ?= 10m
 BENCHTIME ?= 500ms
@@ -136,12 +139,9 @@ alerts: ## check the alert rules and the dashboard with Prometheus' own parser a
 	@cd tools/prometheus && $(GOTEST) ./...
 
 .PHONY: unit
-unit: ## run unit tests of every package, and fuzz targets on their corpus
-	@$(GOTEST) ./...
-	@cd bench && $(GOTEST) ./...
-	@cd tools/supply && $(GOTEST) ./...
-	@cd tools/site && $(GOTEST) ./...
-	@cd cmd/usher-verify && $(GOTEST) ./...
+unit: export USHER_BIN = $(CURDIR)/$(USHER)
+unit: build ## run unit tests of every package, and fuzz targets on their corpus
+	@export USHER_BUILD="$$($(GO) tool buildid $(USHER))"; for module in . bench tools/supply tools/site cmd/usher-verify; do (cd $$module && $(SELDOM) $(GOTEST) ./...); done
 
 # Where the race detector looks for packages in which goroutines meet.
 RACE := . ./door/... ./fact/... ./live ./observe/... ./plugin ./source/... ./webhook ./internal/...
@@ -151,8 +151,8 @@ UNRACED := audit|compile|convert|door|explain|index|kind|lang|policytest|report|
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## run the race detector on packages with concurrency
-	@$(GOTEST) -race $$(hack/concurrent.sh $(RACE) | grep -vE '^\./internal/($(UNRACED))(/|$$)')
-	@$(GOTEST) -race -run Concurrent ./internal/lang/cue
+	@$(SELDOM) $(GOTEST) -race $$(hack/concurrent.sh $(RACE) | grep -vE '^\./internal/($(UNRACED))(/|$$)')
+	@$(SELDOM) $(GOTEST) -race -run Concurrent ./internal/lang/cue
 
 .PHONY: cases
 cases: build ## run the case files of the examples and of kinitiras, and check the example policies
@@ -184,7 +184,7 @@ export MODULES := . bench sandbox sandbox/bench conformance examples/apiserver t
 .PHONY: lint
 lint: format-check ## run gofmt, golangci-lint on everything, and actionlint on the workflows
 	@$(SUPPLY) actionlint
-	@for module in $(MODULES); do (cd $$module && $(LINT) run ./...); done
+	@for module in $(MODULES); do (cd $$module && $(SELDOM) $(LINT) run ./...); done
 
 .PHONY: lint-changed
 lint-changed: ## run golangci-lint on the packages that differ from main
@@ -243,6 +243,10 @@ page: ## make the page of usher console, which is committed, from web/console, w
 .PHONY: library
 library: ## run the mutants of all policies of the library; make test leaves out most of Pod Security
 	USHER_LIBRARY=all $(GO) test -count=1 -timeout 30m ./library
+
+.PHONY: imports
+imports: ## import and check all policies on which the importer is compared with Kyverno's engine; make test takes every fourth
+	USHER_CORPUS=all $(GO) test -count=1 -timeout 30m -run TestImportedCorpusPassesTheCheck ./cmd/usher
 
 .PHONY: trial-objects
 trial-objects: build bin/usher-sandbox ## record the sample objects that policies are tried on: with the defaults of an API server, and the kinds that it serves

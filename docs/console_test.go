@@ -43,6 +43,8 @@ func install(dir string) error {
 	}
 	target := filepath.Join(dir, "usher")
 	if built := os.Getenv("USHER_BIN"); built != "" {
+		// go caches results by the variables that were read: another build is another result.
+		os.Getenv("USHER_BUILD")
 		path, err := filepath.Abs(built)
 		if err != nil {
 			return err
