@@ -58,6 +58,9 @@ type figures struct {
 	refused, slow int
 	phases        map[string]int
 	slowest       float64
+	// most and of are how many requests it refused in the phase in which it refused most, of how many there since it
+	// is as it is.
+	most, of int
 }
 
 // decided asks replicas for the last decisions.
@@ -83,7 +86,7 @@ func (f *statusFlags) decided(ctx context.Context, r *statusReport) (last []serv
 
 // count counts the last decisions, and says which policies of the cluster, which are all, refuse and are slow.
 func (f *statusFlags) count(r *statusReport, last []served.Item, all []api.Policy) {
-	c := counting{report: r, since: map[usher.PolicyRef]time.Time{}, policies: map[usher.PolicyRef]*figures{}, phases: map[string]int{}}
+	c := counting{report: r, since: map[usher.PolicyRef]time.Time{}, policies: map[usher.PolicyRef]*figures{}, phases: map[string][]time.Time{}}
 	for i := range all {
 		c.since[compile.Ref(all[i].Object)] = writtenAt(all[i].Object).Add(inForceWithin)
 	}
@@ -92,6 +95,7 @@ func (f *statusFlags) count(r *statusReport, last []served.Item, all []api.Polic
 			c.add(d)
 		}
 	}
+	c.shares()
 	f.notes(r, c.policies)
 	c.headline()
 }
@@ -113,8 +117,8 @@ type counting struct {
 	// since is from when on policies of the cluster are as they are now.
 	since    map[usher.PolicyRef]time.Time
 	policies map[usher.PolicyRef]*figures
-	// phases counts the decisions of each.
-	phases map[string]int
+	// phases are the times of the decisions of each, the oldest first.
+	phases map[string][]time.Time
 }
 
 // current returns the figures of a policy that has not changed since a decision; else nil.
@@ -132,7 +136,7 @@ func (c *counting) current(policy usher.PolicyRef, d *recent.Decision) *figures 
 // add counts a decision, which is later than those before.
 func (c *counting) add(d *recent.Decision) {
 	r := c.report
-	c.phases[d.Phase]++
+	c.phases[d.Phase] = append(c.phases[d.Phase], d.Time)
 	r.LastDecision = d
 	if r.Decisions.Since == nil {
 		r.Decisions.Since = &d.Time
@@ -166,14 +170,25 @@ func (c *counting) add(d *recent.Decision) {
 	}
 }
 
+// shares determines the share of requests that each policy refused. What was decided before it was in force does not
+// count: a policy that has refused everything since is the reason for an outage, whatever was allowed before.
+func (c *counting) shares() {
+	for ref, one := range c.policies {
+		for phase, n := range one.phases {
+			if times := c.phases[phase]; n > one.most {
+				first, _ := slices.BinarySearchFunc(times, c.since[ref], time.Time.Compare)
+				one.most, one.of = n, len(times)-first
+			}
+		}
+	}
+}
+
 // headline says of a policy of the cluster that it refuses most requests.
 func (c *counting) headline() {
 	for _, p := range most(c.policies, func(one *figures) float64 { return float64(one.refused) }) {
-		for phase, n := range c.policies[p].phases {
-			if p.Namespace == "" && n >= leastRefused && 2*n > c.phases[phase] {
-				c.report.refusesMost = fmt.Sprintf("%s refuses most requests, %d of the last %d", printable.Line(p.String()), n, c.phases[phase])
-				return
-			}
+		if one := c.policies[p]; p.Namespace == "" && one.most >= leastRefused && 2*one.most > one.of {
+			c.report.refusesMost = fmt.Sprintf("%s refuses most requests, %d of the last %d", printable.Line(p.String()), one.most, one.of)
+			return
 		}
 	}
 }
@@ -187,7 +202,7 @@ func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figur
 		return float64(one.refused)
 	}
 	for _, p := range most(policies, refused) {
-		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("refused %d of the last %s", policies[p].refused, cli.Count(r.Decisions.All, "request", "requests")),
+		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("refused %d of the last %s", policies[p].most, cli.Count(policies[p].of, "request", "requests")),
 			"usher watch --denied --explain --once --policy " + served.Policy(p) + argsOf(&f.replicas)})
 	}
 	for _, p := range most(policies, func(one *figures) float64 { return one.slowest }) {

@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,10 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		decisions = append(decisions, denied("validate", time.Minute, "old"))
 	}
 	decisions = append(decisions, denied("validate", time.Minute, "mended"))
+	var allowed []*recent.Decision
+	for range 60 {
+		allowed = append(allowed, &recent.Decision{Request: recent.Request{Phase: "validate"}, Verdict: "allow", Time: noon.Add(-time.Minute)})
+	}
 	for _, test := range []struct {
 		reason    string
 		decisions []*recent.Decision
@@ -93,10 +98,14 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		outdated  int
 		says      []string
 	}{
-		{"one deleted, one mended", decisions, "", 5, []string{"ClusterObjectPolicy old: refused 4 of the last 15 requests"}},
+		{"one deleted, one mended", decisions, "", 5, []string{"ClusterObjectPolicy old: refused 4 of the last 10 requests"}},
 		{
 			"of the requests that are validated", decisions[7:], "ClusterObjectPolicy old refuses most requests, 4 of the last 7", 2,
-			[]string{"ClusterObjectPolicy old: refused 4 of the last 8 requests"},
+			[]string{"ClusterObjectPolicy old: refused 4 of the last 7 requests"},
+		},
+		{
+			"since the policy is in force", slices.Concat(allowed, []*recent.Decision{denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended")}),
+			"ClusterObjectPolicy mended refuses most requests, 3 of the last 3", 0, []string{"ClusterObjectPolicy mended: refused 3 of the last 3 requests"},
 		},
 	} {
 		headline, outdated, says := observe.LookAt(test.decisions, stored("mended", noon, noon), stored("old", noon.Add(-time.Hour), noon.Add(time.Hour)))
