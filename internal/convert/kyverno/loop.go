@@ -254,6 +254,8 @@ type change struct {
 	// makes says that it makes maps on its path, moves that it moves other elements of the list that it is in, loops
 	// that it is for elements of a list, and reads that its value is read from the object.
 	makes, moves, loops, reads bool
+	// there is how much of the path every element of a loop has; 0 outside of loops.
+	there int
 }
 
 func changeOf(o *operation, text, field string) change {
@@ -261,11 +263,11 @@ func changeOf(o *operation, text, field string) change {
 	c := change{text: text, field: field, reads: strings.Contains(textOf(o.Value), "{{")}
 	for i, name := range names {
 		if elementIndex.MatchString(name) {
-			c.loops, names[i] = true, "*"
+			c.loops, c.there, names[i] = true, i+1, "*"
 		}
 	}
 	last := names[len(names)-1]
-	c.makes = o.Op == "add" && !c.loops
+	c.makes = o.Op == "add"
 	c.moves = last == "*" && o.Op != "replace" || strings.HasPrefix(last, "-") || strings.Trim(last, "0123456789") == ""
 	c.path = strings.Join(names, "/")
 	return c
@@ -285,7 +287,14 @@ func (c change) apart(o change) bool {
 		return false
 	}
 	// Both would make what is missing on the way.
-	return !c.makes || !o.makes || common < 3 && (common < 2 || a[1] == "metadata")
+	there := min(c.there, o.there)
+	if there == 0 {
+		there = 1
+		if a[1] == "metadata" {
+			there = 2
+		}
+	}
+	return !c.makes || !o.makes || common <= there
 }
 
 // finish makes mutations of the changes: one if they do not depend on each other, since a mutation sees what those

@@ -78,9 +78,18 @@ func (f *importFlags) proofs(ctx context.Context, cmd *cobra.Command, s cli.Stre
 // testPaths returns the paths of --prove, and the files with tests in hidden folders below them, which are
 // left out otherwise.
 func (f *importFlags) testPaths() ([]string, error) {
-	paths := slices.Clone(f.tests)
+	if f.testFile == "" {
+		return f.tests, nil
+	}
+	// What is below another path is found from there.
+	var paths []string
 	for _, root := range f.tests {
-		if f.testFile == "" || root == "-" {
+		if !slices.ContainsFunc(paths, func(other string) bool { return below(other, root) }) {
+			paths = append(slices.DeleteFunc(paths, func(other string) bool { return below(root, other) }), root)
+		}
+	}
+	for _, root := range slices.Clone(paths) {
+		if root == "-" {
 			continue
 		}
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -94,6 +103,12 @@ func (f *importFlags) testPaths() ([]string, error) {
 		}
 	}
 	return paths, nil
+}
+
+// below reports whether a path is another one, or in it.
+func below(root, path string) bool {
+	relative, err := filepath.Rel(root, path)
+	return err == nil && (root == "-") == (path == "-") && relative != ".." && !strings.HasPrefix(relative, ".."+string(filepath.Separator))
 }
 
 // hidden reports whether a folder between two paths is hidden.

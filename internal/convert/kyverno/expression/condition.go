@@ -179,6 +179,9 @@ func (o *operation) write(key, value Value) (Value, error) {
 	if key.IsConstant && key.Constant == nil {
 		return known(false), nil
 	}
+	if key.emptyText {
+		return o.textOfList(key, value)
+	}
 	if holds, ok := o.folded(key, value); ok {
 		return known(holds), nil
 	}
@@ -215,6 +218,58 @@ func (o *operation) write(key, value Value) (Value, error) {
 		return result, err
 	}
 	return truth(guard+" && "+result.in(relation), conjunction), nil
+}
+
+// textOfList writes the comparison of a list, or of an empty text if it is empty.
+func (o *operation) textOfList(key, value Value) (Value, error) {
+	empty, ok := o.emptyTextHolds(value)
+	if !ok {
+		return key, refuse(writeIt, "an empty list that counts as an empty text is not compared in this way")
+	}
+	key.emptyText = false
+	listed, err := o.write(key, value)
+	if err != nil {
+		return listed, err
+	}
+	none, some := truth("size("+key.Text+") == 0", relation), truth("size("+key.Text+") > 0", relation)
+	switch {
+	case listed.IsConstant && listed.Constant == empty:
+		return listed, nil
+	case listed.IsConstant && empty:
+		return none, nil
+	case listed.IsConstant:
+		return some, nil
+	case empty:
+		return truth(none.in(disjunction)+" || "+listed.in(disjunction), disjunction), nil
+	case strings.HasPrefix(o.operator, "any"):
+		// It does not hold for an empty list either.
+		return listed, nil
+	}
+	return truth(some.in(conjunction)+" && "+listed.in(conjunction), conjunction), nil
+}
+
+// emptyTextHolds returns the outcome for an empty text, if it is known.
+func (o *operation) emptyTextHolds(value Value) (holds, ok bool) {
+	if !value.IsConstant {
+		return false, false
+	}
+	not := strings.Contains(o.operator, "not")
+	switch o.operator {
+	case "equals", "equal", "notequals", "notequal":
+		text, isText := value.Constant.(string)
+		return (isText && strings.Trim(text, "*") == "") != not, true
+	case "anyin", "allin", "anynotin", "allnotin":
+		list, isList := value.Constant.([]any)
+		for _, of := range list {
+			text, isText := of.(string)
+			if !isText || strings.HasPrefix(text, "*") && text != "*" {
+				return false, false
+			}
+		}
+		in := slices.ContainsFunc(texts(list), func(of string) bool { return of == "" || of == "*" })
+		return in != not, isList
+	}
+	return false, false
 }
 
 // unlessNull adds that a value of which nothing is known is not null to a condition that holds for null.
