@@ -96,6 +96,9 @@ func (c *Case) faults(ctx context.Context) []string {
 		if len(faults) == 0 {
 			return s.vacuous(c, a)
 		}
+		if !a.matched() && a.decision.Verdict != usher.Deny {
+			faults = append(faults, s.mismatches(c)...)
+		}
 		return append(faults, s.remarks()...)
 	})
 }

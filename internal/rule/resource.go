@@ -46,10 +46,25 @@ type ResourceRule struct {
 }
 
 // Matches reports whether the endpoint of r is one that m is for. It allocates nothing.
-func (m *ResourceMatch) Matches(r *usher.Request) bool { return m.Mismatch(r) == "" }
+func (m *ResourceMatch) Matches(r *usher.Request) bool { return m.unmet(r) == "" }
 
 // Mismatch returns the empty string when m matches r, and otherwise the reason why not.
 func (m *ResourceMatch) Mismatch(r *usher.Request) string {
+	why := m.unmet(r)
+	if why == noRule && r.Namespace == "" {
+		inside := *r
+		inside.Namespace = "default"
+		if m.unmet(&inside) == "" {
+			return "the resourceRules are for objects in namespaces, and the request has no namespace"
+		}
+	}
+	return why
+}
+
+// noRule is why nothing matches a request that nobody thought of.
+const noRule = "none of the resourceRules is for this request"
+
+func (m *ResourceMatch) unmet(r *usher.Request) string {
 	switch {
 	case isAdmissionConfiguration(r):
 		return "no policy is for admission policies and webhook configurations"
@@ -60,7 +75,7 @@ func (m *ResourceMatch) Mismatch(r *usher.Request) string {
 	case anyMatches(m.Excluded, r):
 		return "excludeResourceRules leave it out"
 	case len(m.Rules) > 0 && !anyMatches(m.Rules, r):
-		return "none of the resourceRules is for this request"
+		return noRule
 	}
 	return ""
 }

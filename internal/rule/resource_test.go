@@ -56,3 +56,25 @@ func TestResourcesThatNoPolicyIsFor(t *testing.T) {
 		})
 	}
 }
+
+// TestMismatchOfScope: a rule that a namespace alone keeps from a request says so.
+func TestMismatchOfScope(t *testing.T) {
+	t.Parallel()
+	const namespaces = "the resourceRules are for objects in namespaces, and the request has no namespace"
+	for _, test := range []struct {
+		reason, resource, namespace string
+		scope                       rule.Scope
+		want                        string
+	}{
+		{"no namespace", "deployments", "", rule.Namespaced, namespaces},
+		{"a namespace", "deployments", "shop", rule.Namespaced, ""},
+		{"another resource", "pods", "", rule.Namespaced, "none of the resourceRules is for this request"},
+		{"another scope", "deployments", "shop", rule.Cluster, "none of the resourceRules is for this request"},
+	} {
+		m := rule.ResourceMatch{Rules: []rule.ResourceRule{{Groups: []string{"apps"}, Versions: []string{"v1"}, Resources: []string{"deployments"}, Scope: test.scope}}}
+		r := &usher.Request{Operation: usher.Create, Namespace: test.namespace, Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: test.resource}}
+		if got := m.Mismatch(r); got != test.want || m.Matches(r) != (test.want == "") {
+			t.Errorf("%s: %q, want %q", test.reason, got, test.want)
+		}
+	}
+}

@@ -109,7 +109,7 @@ func (f *Flags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.FromCluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: as kubectl finds it)")
 	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: the current one)")
-	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none")
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none, which otherwise are in default")
 	flags.BoolVar(&f.search, "search", false, "try policies that no request shows a difference of on generated requests")
 	f.Facts.Register(flags)
 	flags.BoolVar(&f.HTTP, "ask-http", false, "let rules call HTTP services for each object; otherwise rules that do are not judged")

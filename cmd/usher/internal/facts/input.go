@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
@@ -21,7 +22,8 @@ var recorded = sync.OnceValue(kind.Recorded)
 
 // Know says that the objects of the input exist, beside those of --facts, which count where both have one of a
 // name: they are what somebody says a cluster has. Objects whose names API servers make are left out. Those of
-// namespaced kinds are in a namespace if they name none. What users may do still follows from --facts alone.
+// namespaced kinds are in a namespace if they name none: in default if it is empty. What users may do still follows
+// from --facts alone.
 func Know(input []map[string]any, namespace string, stores ...*Store) {
 	stores = slices.DeleteFunc(slices.Clone(stores), func(s *Store) bool { return s == nil })
 	if len(stores) == 0 {
@@ -34,10 +36,12 @@ func Know(input []map[string]any, namespace string, stores ...*Store) {
 		if of.APIVersion == "" || of.Kind == "" || of.Name == "" {
 			continue
 		}
-		if of.Namespace == "" && namespace != "" {
-			if !recorded().ClusterScoped(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)) {
-				of.Namespace, tree = namespace, within(tree, namespace)
-			}
+		switch gvk := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind); {
+		case of.Namespace != "" || recorded().ClusterScoped(gvk):
+		case namespace != "":
+			of.Namespace, tree = namespace, within(tree, namespace)
+		case recorded().Has(gvk):
+			of.Namespace, tree = metav1.NamespaceDefault, within(tree, metav1.NamespaceDefault)
 		}
 		known = append(known, tree)
 		names[of] = true

@@ -5,13 +5,15 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/kind"
 )
 
-// Place returns the kind of an object. One of a namespaced kind that names no namespace gets this one, as with kubectl.
+// Place returns the kind of an object. One of a namespaced kind that names no namespace gets this one, as with kubectl,
+// or default if it is empty: then kinds that are not known are taken not to be namespaced.
 func (i *Input) Place(namespace string, kinds *kind.Set) (result.Kind, error) {
 	of := result.IdentityOf(i.Object)
 	gv, err := schema.ParseGroupVersion(of.APIVersion)
@@ -23,6 +25,9 @@ func (i *Input) Place(namespace string, kinds *kind.Set) (result.Kind, error) {
 		return result.Kind{}, fmt.Errorf("%s: %s has no metadata", i.File, of.Kind)
 	}
 	k := KindOf(gv.WithKind(of.Kind), kinds)
+	if namespace == "" && kinds.Has(gv.WithKind(of.Kind)) {
+		namespace = metav1.NamespaceDefault
+	}
 	if of.Namespace == "" && namespace != "" && k.Namespaced {
 		metadata["namespace"] = namespace
 	}

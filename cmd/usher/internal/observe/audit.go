@@ -86,7 +86,7 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.whatIf, "what-if", nil, "as 'usher impact': file or folder with policies that are not in force, to compare with those that are (repeatable)")
 	flags.BoolVar(&f.cluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
 	f.replicas.Register(flags)
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none, which otherwise are in default")
 	flags.StringVar(&f.stdinName, "stdin-name", "", "file that the standard input has, for places in the output; with a / at its end, the folder of the Helm chart or the kustomization that made it")
 	flags.StringVar(&f.policy, "policy", "", "show only results of the policies with this name, or NAMESPACE/NAME")
 	f.facts.Register(flags)

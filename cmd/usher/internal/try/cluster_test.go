@@ -232,7 +232,7 @@ func TestNamespaceOfRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const note = "note: CREATE v1 ConfigMap closed names no namespace, so that no policy of a namespace is for it: -n shop says where it is\n"
+	const note = "note: CREATE v1 ConfigMap closed names no namespace, so that it is judged as one of namespace default: -n shop says where it is\n"
 	own := []string{"-p", filepath.Join(dir, "policy.yaml")}
 	inCluster := []string{"--from-cluster", "--kubeconfig", config}
 	for _, c := range []struct {
@@ -244,8 +244,8 @@ func TestNamespaceOfRequests(t *testing.T) {
 		{"that of the kubeconfig", "map.yaml", inCluster, cli.ExitNegative, "", "ConfigMap shop/closed: denied"},
 		{"that of -n", "map.yaml", append(own[:2:2], "-n", "shop"), cli.ExitNegative, "", "ConfigMap shop/closed: denied"},
 		{"another one of -n", "map.yaml", append(own[:2:2], "-n", "other"), cli.ExitOK, "", "ConfigMap other/closed: allowed\n"},
-		{"none", "map.yaml", own, cli.ExitOK, note, "ConfigMap closed: allowed\n"},
-		{"none, and the policy is for other kinds", "other.yaml", own, cli.ExitOK, "", "Service closed: allowed\n"},
+		{"none", "map.yaml", own, cli.ExitOK, note, "ConfigMap default/closed: allowed\n"},
+		{"none, and the policy is for other kinds", "other.yaml", own, cli.ExitOK, "", "Service default/closed: allowed\n"},
 		{"a cluster-scoped kind", "pv.yaml", append(own[:2:2], "-n", "shop"), cli.ExitOK, "", "PersistentVolume closed: allowed\n"},
 	} {
 		out, stderr, status := executed(t, append([]string{"decide", filepath.Join(dir, c.file)}, c.more...))

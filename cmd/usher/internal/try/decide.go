@@ -53,7 +53,8 @@ that matched, those that nearly did with the clause that kept them from it, and 
 what was changed. Objects can be lists, several documents, or recorded AdmissionReviews,
 which bring their own operation, user and old object. -f names objects, too.
 
-Objects are judged as written, with one of the defaults that API servers set before they ask
+Objects that name no namespace are in that of -n, of the kubeconfig with --from-cluster, or in
+default, if their kind is in namespaces. They are judged as written, with one of the defaults that API servers set before they ask
 policies: the imagePullPolicy of containers. Where a policy reads another one, use the output
 of kubectl get -o yaml or kubectl create --dry-run=server -o yaml.
 
@@ -215,6 +216,8 @@ func (f *decideFlags) loadedFromFiles(cmd *cobra.Command, s cli.Streams) (polici
 	}
 	var resolver fact.Resolver
 	f.facts.Namespace = f.namespace
-	f.store, resolver, err = f.facts.Load()
+	if f.store, resolver, err = f.facts.Load(); err == nil {
+		f.kinds, err = f.facts.Kinds()
+	}
 	return set, resolver, err
 }

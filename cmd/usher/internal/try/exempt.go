@@ -205,11 +205,6 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 			return nil, err
 		}
 	}
-	if len(f.facts.Files) > 0 {
-		if f.kinds, err = f.facts.Kinds(); err != nil {
-			return nil, err
-		}
-	}
 	questions, err := f.questions(cmd, s)
 	if err != nil {
 		return nil, err
@@ -229,14 +224,14 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 // placed returns an error if nobody says in which namespace the object of a request is: its exemption would be for all.
 func (f *exemptFlags) placed(q Question) error {
 	const unplaced = "%s names no namespace, and its exemption would be for all: name its namespace with -n"
-	if q.Request.Namespace != "" || q.recorded {
+	if q.recorded || q.Request.Namespace != "" && !q.unplaced {
 		return nil
 	}
-	switch namespaced, known := f.scopeOf(q.Request); {
-	case !known:
-		return fmt.Errorf(unplaced+", or the file with the CustomResourceDefinition of its kind with --facts", aboutRequest(q.Request))
-	case namespaced:
-		return fmt.Errorf(unplaced, aboutRequest(q.Request))
+	if _, known := f.scopeOf(q.Request); !known {
+		return fmt.Errorf(unplaced+", or the file with the CustomResourceDefinition of its kind with --facts", nameOf(q.Request))
+	}
+	if q.unplaced {
+		return fmt.Errorf(unplaced, nameOf(q.Request))
 	}
 	return nil
 }

@@ -322,6 +322,13 @@ func aboutRequest(r *usher.Request) string {
 	return oneLine(string(r.Operation) + " " + name.String())
 }
 
+// nameOf is [aboutRequest] with the namespace that the object itself names.
+func nameOf(r *usher.Request) string {
+	bare := *r
+	bare.Namespace = ""
+	return aboutRequest(&bare)
+}
+
 // oneLine returns a text for a comment: objects and messages may have lines of their own.
 func oneLine(text string) string {
 	return printable.Line(strings.Join(strings.Fields(text), " "))

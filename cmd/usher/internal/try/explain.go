@@ -54,7 +54,8 @@ enforces, and facts come from there; an object of the cluster can be named, as f
 deployment/web, or deployment web, in the namespace that -n names. Without either the arguments are files of test cases,
 which have their own policies.
 
-Objects are judged as written, with one of the defaults that API servers set before they ask
+Objects that name no namespace are in that of -n, of the kubeconfig with --from-cluster, or in
+default, if their kind is in namespaces. They are judged as written, with one of the defaults that API servers set before they ask
 policies: the imagePullPolicy of containers. Where a policy reads another one, use the output
 of kubectl get -o yaml or kubectl create --dry-run=server -o yaml.
 

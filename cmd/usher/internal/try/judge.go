@@ -101,7 +101,10 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 	}
 	j.Name, j.before = result.ToBe(subject), subject
 	if j.Name.Name == "" {
-		j.Name.Namespace, j.Name.Name = q.Request.Namespace, q.Request.Name
+		j.Name.Name = q.Request.Name
+	}
+	if j.Name.Namespace == "" && inNamespace(q.Request) {
+		j.Name.Namespace = q.Request.Namespace
 	}
 	outcome := subject
 	both, err := admission.Decide(ctx, usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {

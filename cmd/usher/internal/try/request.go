@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -32,6 +33,8 @@ type Question struct {
 	raw map[string]any
 	// recorded means that the request is as an API server sent it.
 	recorded bool
+	// unplaced means that nobody says in which namespace the object is: it is judged as in default.
+	unplaced bool
 }
 
 // unsent returns why API servers do not send the request, as Usher is registered without flags; "" if they may.
@@ -82,7 +85,7 @@ func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) 
 			return nil, fmt.Errorf("%s: %w", in.File, err)
 		}
 		r.User = who
-		q := Question{File: in.File, Request: r, written: isWritten(r, in.Object)}
+		q := Question{File: in.File, Request: r, written: isWritten(r, in.Object), unplaced: f.place(r)}
 		if q.written && !reflect.DeepEqual(raw, in.Object) {
 			q.raw = raw
 		}
@@ -119,17 +122,23 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 		r.OldObject = podtemplate.Defaulted(old)
 	case usher.Create, usher.Connect:
 	}
-	request, err := r.For(usher.Mutate)
-	if err == nil && request.Namespace == "" && f.namespace != "" && f.inNamespace(request) {
-		request.Namespace = f.namespace
-	}
-	return request, err
+	return r.For(usher.Mutate)
 }
 
-// inNamespace reports whether the object of a request is in a namespace, as those of unknown kinds are.
-func (f *requestFlags) inNamespace(r *usher.Request) bool {
-	namespaced, known := f.scopeOf(r)
-	return namespaced || !known
+// place sets the namespace of a request about an object that names none: that of -n, or as with kubectl default, of
+// which it reports true. Objects of unknown kinds are in that of -n only.
+func (f *requestFlags) place(r *usher.Request) (byDefault bool) {
+	if r.Namespace != "" {
+		return false
+	}
+	switch namespaced, known := f.scopeOf(r); {
+	case f.namespace != "" && (namespaced || !known):
+		r.Namespace = f.namespace
+	case f.namespace == "" && namespaced:
+		r.Namespace = metav1.NamespaceDefault
+		return true
+	}
+	return false
 }
 
 // scopeOf reports whether the object of a request is in a namespace, and whether that is known. Kinds of subresources,
@@ -163,17 +172,23 @@ func (f *requestFlags) scopeOf(r *usher.Request) (namespaced, known bool) {
 func (f *decideFlags) noteNoNamespace(cmd *cobra.Command, s cli.Streams, questions []Question) {
 	for _, q := range questions {
 		object, err := q.Request.Target().Tree()
-		if err != nil || q.Request.Namespace != "" {
+		_, known := f.scopeOf(q.Request)
+		if err != nil || !q.unplaced && (known || q.Request.Namespace != "") {
 			continue
 		}
 		target := targetOf(q.Request, object)
 		for i := range f.set.Rules {
 			r := &f.set.Rules[i]
 			target.Namespace = r.Policy.Namespace
-			if target.Namespace != "" && r.Match.Matches(&target) && f.inNamespace(q.Request) {
-				cli.Notef(cmd, s, "note", "%s names no namespace, so that no policy of a namespace is for it: -n %s says where it is", aboutRequest(q.Request), target.Namespace)
-				return
+			if target.Namespace == "" || target.Namespace == q.Request.Namespace || !r.Match.Matches(&target) {
+				continue
 			}
+			judged := "no policy of a namespace is for it"
+			if q.unplaced {
+				judged = "it is judged as one of namespace " + q.Request.Namespace
+			}
+			cli.Notef(cmd, s, "note", "%s names no namespace, so that %s: -n %s says where it is", nameOf(q.Request), judged, target.Namespace)
+			return
 		}
 	}
 }
