@@ -88,7 +88,7 @@ func TestDifferences(t *testing.T) {
 		{"from Deny to Warn", []compile.Compiled{same}, []compile.Compiled{compiled(t, "p", warns)}, `{"x":"1"}`, "warned p: no x; allowed p: no x", false},
 		{"from Warn to Deny", []compile.Compiled{compiled(t, "p", warns)}, []compile.Compiled{same}, `{"x":"1"}`, "denied p: no x", false},
 		{"a policy that stays", []compile.Compiled{same, another}, []compile.Compiled{same, another}, `{"x":"1"}`, "", true},
-		{"another one denies as before", []compile.Compiled{another}, []compile.Compiled{another, same}, `{"x":"1","z":"1"}`, "", false},
+		{"another one denies as before", []compile.Compiled{another}, []compile.Compiled{another, same}, `{"x":"1","z":"1"}`, "reason p: no x", false},
 		{"a rule that fails", nil, []compile.Compiled{compiled(t, "p", `validations: [{expression: "object.data.y == '1'"}]`)}, `{}`, "failing p: expression 'object.data.y == '1'' resulted in error: no such key: y; denied p: expression 'object.data.y == '1'' resulted in error: no such key: y", false},
 		{"another value is set", []compile.Compiled{compiled(t, "p", fmt.Sprintf(sets, "a"))}, []compile.Compiled{compiled(t, "p", fmt.Sprintf(sets, "b"))}, `{}`, "changed p: changes /data/set", false},
 		{"nothing is set any more", []compile.Compiled{compiled(t, "p", fmt.Sprintf(sets, "a"))}, nil, `{}`, "changed p: no longer changes the object", false},

@@ -26,12 +26,14 @@ const (
 	Changed Kind = "changed"
 	// Warned: the user is warned of something, and was not.
 	Warned Kind = "warned"
+	// Reason: the request was denied, and is denied for one more reason.
+	Reason Kind = "reason"
 	// Allowed: the request was denied, and is not.
 	Allowed Kind = "allowed"
 )
 
 // Kinds returns all kinds, in order.
-func Kinds() []Kind { return []Kind{Failing, Denied, Unknown, Changed, Warned, Allowed} }
+func Kinds() []Kind { return []Kind{Failing, Denied, Unknown, Changed, Warned, Reason, Allowed} }
 
 // A Difference is what one policy makes of a request that it did not make of it before.
 type Difference struct {
@@ -58,9 +60,37 @@ type Effect struct {
 
 // A saying is what one policy says about a request.
 type saying struct {
-	denies, warns, fails bool
-	message              string
-	patch                usher.Patch
+	denies, fails bool
+	message       string
+	patch         usher.Patch
+	// denials and warnings are what it denies the request for, and warns of.
+	denials, warnings []part
+}
+
+// A part is what one part of a policy says: at is its name, or its place.
+type part struct{ at, message string }
+
+// added returns what is said now and was not: parts are the same if they say the same, or are at the same place, since
+// messages may have values, and places change with the parts before them.
+func added(now, before []part) (part, bool) {
+	now, before = slices.Clone(now), slices.Clone(before)
+	for _, same := range []func(a, b part) bool{
+		func(a, b part) bool { return a == b },
+		func(a, b part) bool { return a.message == b.message },
+		func(a, b part) bool { return a.at == b.at },
+	} {
+		now = slices.DeleteFunc(now, func(a part) bool {
+			i := slices.IndexFunc(before, func(b part) bool { return same(a, b) })
+			if i >= 0 {
+				before = slices.Delete(before, i, i+1)
+			}
+			return i >= 0
+		})
+	}
+	if len(now) == 0 {
+		return part{}, false
+	}
+	return now[0], true
 }
 
 // Of returns the effect of decisions about a request: of one phase, or of several in their order.
@@ -94,13 +124,35 @@ func (e *Effect) add(d *usher.Decision) {
 			says.message = cmp.Or(says.message, err.Error())
 		}
 		if f.Outcome != usher.Exempted {
-			for _, c := range f.Checks {
-				says.warns = says.warns || slices.Contains(c.Actions, usher.ActWarn)
-				says.message = cmp.Or(says.message, c.Message)
+			for i := range f.Checks {
+				says.message = cmp.Or(says.message, f.Checks[i].Message)
 			}
 		}
 		says.message = cmp.Or(says.message, f.Message)
+		says.addParts(f)
 		says.patch = append(says.patch, f.Patch...)
+	}
+}
+
+// addParts adds the parts of a rule that deny the request, or warn of something. One that denies and does not say which of
+// its parts does is a part itself.
+func (s *saying) addParts(f *usher.Finding) {
+	if f.Outcome == usher.Exempted {
+		return
+	}
+	denials := len(s.denials)
+	for i := range f.Checks {
+		c := &f.Checks[i]
+		said := part{cmp.Or(c.Validation, c.Name), c.Message}
+		if slices.Contains(c.Actions, usher.ActWarn) {
+			s.warnings = append(s.warnings, said)
+		}
+		if f.Denies() && slices.Contains(c.Actions, usher.ActDeny) {
+			s.denials = append(s.denials, said)
+		}
+	}
+	if f.Denies() && len(s.denials) == denials {
+		s.denials = append(s.denials, part{f.Rule, cmp.Or(f.Message, s.message)})
 	}
 }
 
@@ -136,10 +188,16 @@ func said(was, is *Effect) []Difference {
 			all = append(all, Difference{Failing, ref, now.message})
 		}
 		switch {
-		case now.denies && is.denied && !was.denied:
+		case is.denied && !was.denied && now.denies:
 			all = append(all, Difference{Denied, ref, now.message})
-		case now.warns && !before.warns && !is.denied:
-			all = append(all, Difference{Warned, ref, now.message})
+		case is.denied && was.denied:
+			if more, ok := added(now.denials, before.denials); ok {
+				all = append(all, Difference{Reason, ref, more.message})
+			}
+		case !is.denied:
+			if more, ok := added(now.warnings, before.warnings); ok {
+				all = append(all, Difference{Warned, ref, more.message})
+			}
 		}
 	}
 	if was.denied && !is.denied {

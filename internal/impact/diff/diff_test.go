@@ -31,6 +31,15 @@ func warns(name string) usher.Finding {
 	return usher.Finding{Policy: usher.PolicyRef{Name: name}, Outcome: usher.Passed, Checks: []usher.Check{{Message: "mind", Actions: []usher.Action{usher.ActWarn}}}}
 }
 
+// checks is a finding with checks of the validations of a policy, each a place and a message.
+func checks(outcome usher.Outcome, action usher.Action, said ...string) usher.Finding {
+	f := usher.Finding{Policy: usher.PolicyRef{Name: "a"}, Outcome: outcome}
+	for i := 0; i < len(said); i += 2 {
+		f.Checks = append(f.Checks, usher.Check{Name: said[i], Message: said[i+1], Actions: []usher.Action{action}})
+	}
+	return f
+}
+
 func sets(name, path string) usher.Finding {
 	return usher.Finding{Policy: usher.PolicyRef{Name: name}, Outcome: usher.Passed, Patch: usher.Patch{{Op: "add", Path: path, Value: "x"}}}
 }
@@ -45,7 +54,32 @@ func TestBetween(t *testing.T) {
 	}{
 		{"nothing", said(usher.Allow), said(usher.Allow), ""},
 		{"denied", said(usher.Allow), said(usher.Deny, rejects("a"), rejects("b")), "denied a: no a; denied b: no b"},
-		{"denied by another policy", said(usher.Deny, rejects("a")), said(usher.Deny, rejects("b")), ""},
+		{"denied by another policy", said(usher.Deny, rejects("a")), said(usher.Deny, rejects("b")), "reason b: no b"},
+		{"denied by another policy, too", said(usher.Deny, rejects("a")), said(usher.Deny, rejects("a"), rejects("b")), "reason b: no b"},
+		{
+			"denied by another validation, too", said(usher.Deny, checks(usher.Rejected, usher.ActDeny, "v[0]", "no tag")),
+			said(usher.Deny, checks(usher.Rejected, usher.ActDeny, "v[0]", "no tag", "v[1]", "no team")), "reason a: no team",
+		},
+		{
+			"warned by another validation, too", said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag")),
+			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag", "v[1]", "no team")), "warned a: no team",
+		},
+		{
+			"warned by a validation before the other", said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag")),
+			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no team", "v[1]", "no tag")), "warned a: no team",
+		},
+		{
+			"warned in other words", said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag", "v[1]", "no team")),
+			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "tag it", "v[1]", "no team")), "",
+		},
+		{
+			"warned by a validation at another place", said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag")),
+			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[1]", "no tag")), "",
+		},
+		{
+			"warned of less", said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag", "v[1]", "no team")),
+			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[1]", "no team")), "",
+		},
 		{"denied by no policy", said(usher.Allow), said(usher.Deny), "denied : no"},
 		{"allowed", said(usher.Deny, rejects("a")), said(usher.Allow), "allowed a: no a"},
 		{"a failure that denies is both", said(usher.Allow), said(usher.Deny, fails("a", false)), "failing a: broken; denied a: broken"},

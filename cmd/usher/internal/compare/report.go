@@ -72,14 +72,15 @@ func (f *Flags) print(s cli.Streams, r *impactReport) error {
 // titles say what the kinds of differences mean.
 var titles = map[diff.Kind]string{
 	diff.Failing: "a rule would fail that did not", diff.Denied: "newly denied", diff.Unknown: "not known",
-	diff.Changed: "the object would come out otherwise", diff.Warned: "newly warned of", diff.Allowed: "newly allowed",
+	diff.Changed: "the object would come out otherwise", diff.Warned: "newly warned of", diff.Reason: "denied before, and for one more reason now",
+	diff.Allowed: "newly allowed",
 }
 
 func colour(p cli.Palette, kind diff.Kind) string {
 	switch kind {
 	case diff.Failing, diff.Denied:
 		return p.Red
-	case diff.Unknown, diff.Changed, diff.Warned:
+	case diff.Unknown, diff.Changed, diff.Warned, diff.Reason:
 		return p.Yellow
 	case diff.Allowed:
 	}
@@ -155,6 +156,9 @@ func (r *impactReport) last() string {
 	case r.Compared == 0:
 		fmt.Fprintf(&b, "%s, but no policy that differs is for any of them: that shows nothing.\n", cli.Count(r.Seen, "request", "requests"))
 	default:
+		if len(r.Rows) == 0 && !slices.ContainsFunc(r.Searched, func(s searched) bool { return s.Kind != "" }) {
+			b.WriteString("No request is decided otherwise: ")
+		}
 		fmt.Fprintf(&b, "%s, of which %s for the %s\n", cli.Count(r.Seen, "request", "requests"), cli.Count(r.Compared, "is", "are"), cli.Count(len(r.Policies), "policy that differs", "policies that differ"))
 	}
 	return b.String()
