@@ -22,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/format/formattest"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -265,6 +266,20 @@ func TestManyResults(t *testing.T) {
 }
 
 // TestHostileText puts hostile text wherever a report has text.
+// TestMarkdownOfDigests: a command shows all of a digest, which mentions nobody.
+func TestMarkdownOfDigests(t *testing.T) {
+	t.Parallel()
+	r := report()
+	r.Results[0].Message = "append the digest (NAME@sha256:…)"
+	var got bytes.Buffer
+	if err := format.Markdown(&got, r); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(got.String(), `(NAME@<!-- -->sha256\:…)`) || printable.Lines(got.String()) != got.String() {
+		t.Errorf("no digest, or not as it is printed:\n%s", got.String())
+	}
+}
+
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	for i, text := range hostile() {

@@ -103,9 +103,9 @@ func escape(text string) string {
 	for _, r := range printable.Line(text) {
 		switch {
 		case r == '@' || r == '#':
-			// A word joiner, without which these mention users and issues.
+			// A comment, without which these mention users and issues. Nothing of it is copied with the text.
 			b.WriteRune(r)
-			b.WriteRune('\u2060')
+			b.WriteString("<!-- -->")
 			continue
 		case strings.ContainsRune(markup, r):
 			b.WriteByte('\\')
