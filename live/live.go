@@ -12,9 +12,11 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -64,6 +66,7 @@ type Options struct {
 type Live struct {
 	current *current.Live
 	facts   fact.Resolver
+	started atomic.Bool
 }
 
 // New returns a Live without policies; Run loads them.
@@ -80,14 +83,28 @@ func New(o Options) *Live {
 	if o.OnUpdate != nil {
 		options.OnUpdate = func(current.Status) { o.OnUpdate() }
 	}
-	return &Live{current.New(options), o.Facts}
+	return &Live{current: current.New(options), facts: o.Facts}
 }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is
 // enforced before each has handed over its policies once. If two sources have a policy of the same
-// kind, namespace and name, that of the earlier argument is used. Call Run once.
+// kind, namespace and name, that of the earlier argument is used. Without a source everything would be
+// allowed: that is an error, and so is a second call.
 func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
+	if !l.started.CompareAndSwap(false, true) {
+		return errors.New("run policies: Run was called before: make another Live")
+	}
+	if len(sources) == 0 {
+		sources = []source.Source{noSource{}}
+	}
 	return l.current.Run(ctx, sources...)
+}
+
+// noSource fails, so that whoever waits for policies learns that there are none.
+type noSource struct{}
+
+func (noSource) Run(context.Context, func(source.Set)) error {
+	return errors.New("there is no source of policies: name one")
 }
 
 // WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
@@ -102,7 +119,8 @@ func (l *Live) WaitTried(ctx context.Context) error { return l.current.WaitTried
 
 // Decide decides by the policies that are in force when it is called, even if they change meanwhile.
 // Its error is [ErrNotLoaded] until every source has handed over its policies. A request of admission
-// without a known operation, a kind or a resource is an error, too: policies select by these.
+// without a known operation, a kind or a resource is an error, too, and one to authorize without a user, a verb or
+// a resource: policies select by these.
 func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if err := complete(r); err != nil {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", err)
@@ -117,19 +135,37 @@ func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, er
 // since a door can know the resource before it has read the object.
 func (l *Live) Covers(r *usher.Request) bool {
 	lacks := complete(r)
-	if r.Kind.Empty() {
+	if r != nil && r.Kind.Empty() {
 		lacks = located(r)
 	}
 	return lacks != nil || l.current.Covers(r)
 }
 
-// complete returns what a request of admission lacks for policies to select it.
+// complete returns what a request lacks for policies to select it.
 func complete(r *usher.Request) error {
+	if r == nil {
+		return errors.New("there is no request")
+	}
 	if err := located(r); err != nil {
 		return err
 	}
-	if (r.Phase == usher.Mutate || r.Phase == usher.Validate) && (r.Kind.Kind == "" || r.Kind.Version == "") {
+	if r.Phase != usher.Authorize && (r.Kind.Kind == "" || r.Kind.Version == "") {
 		return fmt.Errorf("kind %q: expected a kind and its version", r.Kind)
+	}
+	return nil
+}
+
+// asked returns what a request to authorize lacks.
+func asked(r *usher.Request) error {
+	switch {
+	case r.Access == nil:
+		return errors.New("access is missing: a request of the phase authorize needs one")
+	case r.Access.Verb == "":
+		return errors.New("verb is missing: expected one such as get, or the lower-case HTTP method of a path")
+	case !r.Access.NonResource && r.Resource.Resource == "":
+		return errors.New("resource is missing: expected one such as pods, or NonResource for a path")
+	case r.User.Name == "" && len(r.User.Groups) == 0:
+		return errors.New("user is missing: expected a name or groups; API servers add the group system:authenticated")
 	}
 	return nil
 }
@@ -137,8 +173,10 @@ func complete(r *usher.Request) error {
 // located is complete but for the kind.
 func located(r *usher.Request) error {
 	switch {
+	case r.Phase == usher.Authorize:
+		return asked(r)
 	case r.Phase != usher.Mutate && r.Phase != usher.Validate:
-		return nil
+		return fmt.Errorf("phase %q: expected one of %q", r.Phase, []usher.Phase{usher.Mutate, usher.Validate, usher.Authorize})
 	case !slices.Contains(usher.Operations(), r.Operation):
 		return fmt.Errorf("operation %q: expected one of %q", r.Operation, usher.Operations())
 	case r.Resource.Resource == "" || r.Resource.Version == "":

@@ -120,3 +120,57 @@ func TestIncompleteRequestsAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestIncompleteAccessIsAnError: a denial would not match what a request does not say.
+func TestIncompleteAccessIsAnError(t *testing.T) {
+	t.Parallel()
+	l := run(t, live.Options{}, strings.Replace(misspelled, "metdata", "metadata", 1))
+	if err := l.WaitLoaded(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		reason string
+		change func(*usher.Request)
+		err    string
+	}{
+		{"a whole request", func(*usher.Request) {}, ""},
+		{"a path", func(r *usher.Request) {
+			r.Resource, r.Access = schema.GroupVersionResource{}, &usher.Access{Verb: "get", Path: "/metrics", NonResource: true}
+		}, ""},
+		{"a group alone", func(r *usher.Request) { r.User = usher.User{Groups: []string{"a"}} }, ""},
+		{"no access", func(r *usher.Request) { r.Access = nil }, "access is missing"},
+		{"no verb", func(r *usher.Request) { r.Access.Verb = "" }, "verb is missing"},
+		{"a kind in place of a resource", func(r *usher.Request) {
+			r.Kind, r.Resource = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, schema.GroupVersionResource{}
+		}, "resource is missing"},
+		{"no user", func(r *usher.Request) { r.User = usher.User{} }, "user is missing"},
+	} {
+		r := &usher.Request{
+			Phase: usher.Authorize, Namespace: "shop", Name: "cart", User: usher.User{Name: "jane"},
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Access: &usher.Access{Verb: "get"},
+		}
+		row.change(r)
+		if _, err := l.Decide(t.Context(), r); row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
+			t.Errorf("%s: error %v, want %q", row.reason, err, row.err)
+		}
+	}
+	if _, err := l.Decide(t.Context(), nil); err == nil {
+		t.Error("no request is no error")
+	}
+}
+
+// TestRunWithoutSources: a program that forgot its policies would allow everything.
+func TestRunWithoutSources(t *testing.T) {
+	t.Parallel()
+	l := live.New(live.Options{})
+	err := l.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no source of policies") {
+		t.Errorf("error %v", err)
+	}
+	if waited := l.WaitLoaded(t.Context()); waited == nil {
+		t.Error("nothing is loaded, and that is no error")
+	}
+	if err := l.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "called before") {
+		t.Errorf("the second time: error %v", err)
+	}
+}

@@ -67,6 +67,18 @@ func TestConditions(t *testing.T) {
 			}}, 200,
 		},
 		{
+			"a patch that does not apply here is not written undecided", "PATCH", "application/json-patch+json", `[{"op":"replace","path":"/metadata/labels/x","value":"2"}]`, deny,
+			[]step{get7, {method: "PATCH", path: one, query: "dryRun=All", body: `"replace"`}, get7}, 409,
+		},
+		{
+			"one that applies once the object has changed is decided then", "PATCH", "application/json-patch+json", `[{"op":"replace","path":"/metadata/labels/x","value":"2"}]`, deny,
+			[]step{get7, {method: "PATCH", path: one, query: "dryRun=All"}, {method: "GET", path: one, answer: strings.Replace(version8, `"name"`, `"labels":{"x":"1"},"name"`, 1)}}, 400,
+		},
+		{
+			"what the server says of a patch that does not apply is the client's", "PATCH", "application/merge-patch+json", `{"data":`, deny,
+			[]step{get7, {method: "PATCH", path: one, query: "dryRun=All", code: 400, answer: `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest","message":"no JSON"}`}}, 400,
+		},
+		{
 			"a JSON patch with changes is what leads to the result", "PATCH", "application/json-patch+json", `[{"op":"remove","path":"/data/old"}]`, label,
 			[]step{get7, {
 				method: "PATCH", path: one, contentType: "application/merge-patch+json",
@@ -99,8 +111,8 @@ func TestConditions(t *testing.T) {
 			[]step{get7, {method: "PATCH", path: one, body: `[{"op":"remove","path":"/data/none"}]`, code: 422, answer: `{"message":"no"}`}}, 422,
 		},
 		{
-			"a patch of what is not there", "PATCH", "application/merge-patch+json", `{}`, allow,
-			[]step{{method: "GET", path: one, code: 404}, {method: "PATCH", path: one, code: 404}}, 404,
+			"a patch of what is not there, and may be there now", "PATCH", "application/merge-patch+json", `{}`, allow,
+			[]step{{method: "GET", path: one, code: 404}}, 404,
 		},
 		{
 			"a deletion", "DELETE", "application/json", `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":3}`, allow,

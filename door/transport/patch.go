@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
@@ -29,7 +30,7 @@ func (x *exchange) patch() (*http.Response, error) {
 	theirs := x.conditional(media)
 	return x.conditionally(!theirs, func(old map[string]any) (*http.Response, error) {
 		if old == nil {
-			return x.pass()
+			return x.missing()
 		}
 		kind, err := kindOf(old)
 		if err != nil {
@@ -127,15 +128,27 @@ func (x *exchange) applyPatch(media string, kind schema.GroupVersionKind, object
 	return nil, fmt.Errorf("decode body: Content-Type %s is no patch", media)
 }
 
-// left passes on a patch that does not apply: the client gets the server's error.
+// left has the server say what is wrong with a patch that does not apply, without writing anything. If the patch
+// applies there, others have changed the object since it was read: that is a conflict.
 func (s *server) left(reason error) error {
-	response, err := s.pass() //nolint:bodyclose // The client closes it.
+	to := *s.request.URL
+	query := to.Query()
+	query.Set("dryRun", metav1.DryRunAll)
+	to.RawQuery = query.Encode()
+	response, err := s.send(&to, s.request.Header, s.body)
 	if err != nil {
 		return err
 	}
-	if isOK(response.StatusCode) {
-		// A conflict: the server's result differs from what was decided.
-		s.options.Log.WarnContext(s.request.Context(), "patch did not apply here, and did in the server", "path", s.request.URL.Path, "error", reason)
+	if !isOK(response.StatusCode) {
+		return reply{response}
+	}
+	discard(response)
+	response, err = s.respond(&metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+		Message: fmt.Sprintf("the patch does not apply to the object as it was read, so that policies could not decide it: %v", reason),
+	}) //nolint:bodyclose // The client closes it.
+	if err != nil {
+		return err
 	}
 	return reply{response}
 }

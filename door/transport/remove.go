@@ -30,9 +30,7 @@ func (x *exchange) remove() (*http.Response, error) {
 	theirs := options.Preconditions != nil && options.Preconditions.ResourceVersion != nil
 	return x.conditionally(!theirs, func(old map[string]any) (*http.Response, error) {
 		if old == nil {
-			// If it is created now, nobody has decided about its deletion.
-			missing := apierrors.NewNotFound(x.target.resource.GroupResource(), x.target.name)
-			return x.respond(&missing.ErrStatus)
+			return x.missing()
 		}
 		asked, err := x.removal(old, options)
 		if err != nil {
@@ -52,6 +50,12 @@ func (x *exchange) remove() (*http.Response, error) {
 		condition.Preconditions.ResourceVersion = &version
 		return x.sendObject(mediaJSON, condition)
 	})
+}
+
+// missing responds that there is no such object: if it is created now, nobody has decided what is to be done with it.
+func (s *server) missing() (*http.Response, error) {
+	err := apierrors.NewNotFound(s.target.resource.GroupResource(), s.target.name)
+	return s.respond(&err.ErrStatus)
 }
 
 // removal decides the deletion of an object.

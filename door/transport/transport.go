@@ -22,6 +22,7 @@ package transport
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -85,6 +86,12 @@ type shared struct {
 // must already have the server and the credentials. Copies of the result may differ from it in
 // impersonation.
 func Wrap(config *rest.Config, d usher.Decider, o Options) (*rest.Config, error) {
+	switch {
+	case config == nil || d == nil:
+		return nil, errors.New("wrap transport: it needs a configuration and a decider")
+	case o.FailurePolicy != "" && o.FailurePolicy != usher.Fail && o.FailurePolicy != usher.Ignore:
+		return nil, fmt.Errorf("wrap transport: FailurePolicy is %q: write Fail or Ignore", o.FailurePolicy)
+	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	if o.Covers == nil {

@@ -112,6 +112,14 @@ func do(t *testing.T, client *http.Client, method, url, contentType, body string
 
 func allow(context.Context, *usher.Request) (usher.Decision, error) { return usher.Allowed(), nil }
 
+// deny denies what it is asked about objects.
+func deny(_ context.Context, r *usher.Request) (usher.Decision, error) {
+	if r.Phase == usher.Validate {
+		return usher.Denied("no"), nil
+	}
+	return usher.Allowed(), nil
+}
+
 // label adds a label in the mutating phase.
 func label(_ context.Context, r *usher.Request) (usher.Decision, error) {
 	tree, err := r.Object.Tree()
@@ -297,6 +305,24 @@ func TestConnections(t *testing.T) {
 		}, transport.Options{})
 		if code, message := do(t, client, test.method, server+test.url, "", ""); code != 200 {
 			t.Errorf("%s: code %d: %s", test.reason, code, message)
+		}
+	}
+}
+
+// TestWrapChecksItsOptions: what is wrong is said at once, and not with the first write.
+func TestWrapChecksItsOptions(t *testing.T) {
+	t.Parallel()
+	for reason, wrap := range map[string]func() (*rest.Config, error){
+		"no configuration": func() (*rest.Config, error) {
+			return transport.Wrap(nil, usher.DeciderFunc(allow), transport.Options{})
+		},
+		"no decider": func() (*rest.Config, error) { return transport.Wrap(&rest.Config{}, nil, transport.Options{}) },
+		"a failure policy that is none": func() (*rest.Config, error) {
+			return transport.Wrap(&rest.Config{}, usher.DeciderFunc(allow), transport.Options{FailurePolicy: "ignore"})
+		},
+	} {
+		if _, err := wrap(); err == nil {
+			t.Errorf("%s: no error", reason)
 		}
 	}
 }
