@@ -44,7 +44,7 @@ func (c *comparing) read(ctx context.Context, cmd *cobra.Command, s cli.Streams,
 	var skipped []string
 	for i := range files {
 		file := &files[i]
-		err := c.readFile(ctx, s, file, use)
+		err := c.readFile(ctx, cmd, s, file, use)
 		if file.inFolder && errors.Is(err, objects.ErrNoObject) {
 			skipped = append(skipped, file.name)
 			continue
@@ -60,7 +60,7 @@ func (c *comparing) read(ctx context.Context, cmd *cobra.Command, s cli.Streams,
 }
 
 // readFile calls use for the requests of a file, which is an audit log if it begins like one.
-func (c *comparing) readFile(ctx context.Context, s cli.Streams, file *requestFile, use func(item) error) error {
+func (c *comparing) readFile(ctx context.Context, cmd *cobra.Command, s cli.Streams, file *requestFile, use func(item) error) error {
 	kept, err := file.open(s)
 	if err != nil {
 		return err
@@ -73,6 +73,7 @@ func (c *comparing) readFile(ctx context.Context, s cli.Streams, file *requestFi
 		return readCases(ctx, file.name, use)
 	}
 	inputs, err := kept.objects(file.name)
+	objects.NoteSlips(cmd, s, inputs, c.kinds)
 	for i := range inputs {
 		subject, err := c.subjectOf(&inputs[i])
 		if err != nil {

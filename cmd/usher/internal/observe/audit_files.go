@@ -43,6 +43,7 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	if err != nil {
 		return nil, err
 	}
+	objects.NoteSlips(cmd, s, inputs, kinds)
 	found := make([]object, 0, len(inputs))
 	for i := range inputs {
 		o, err := f.object(&inputs[i], kinds)

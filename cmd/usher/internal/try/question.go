@@ -27,6 +27,8 @@ type requestFlags struct {
 	// mapper has the kinds of the cluster, if there is one, and kinds are those of Kubernetes, once needed.
 	mapper meta.RESTMapper
 	kinds  *kind.Set
+	// slipped means that objects have kinds or fields that do not exist.
+	slipped bool
 	// known are the objects that were read, those before updates last.
 	known []map[string]any
 }

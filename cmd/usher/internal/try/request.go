@@ -66,6 +66,7 @@ func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	if err != nil {
 		return nil, err
 	}
+	f.slipped = objects.NoteSlips(cmd, s, inputs, f.knownKinds())
 	return f.requestsOf(inputs, olds, who)
 }
 
@@ -156,15 +157,20 @@ func (f *requestFlags) scopeOf(r *usher.Request) (namespaced, known bool) {
 	if own, ok := api.KindNamed(r.Kind); ok {
 		return own.Namespaced, true
 	}
-	if f.kinds == nil {
-		f.kinds = kind.Recorded()
-	}
-	for served := range f.kinds.Resources() {
+	for served := range f.knownKinds().Resources() {
 		if r.Subresource == "" && served.Of() == r.Kind || served.Name == r.Resource.Resource && served.Under() == r.Resource.Group {
 			return served.Namespaced, true
 		}
 	}
 	return false, false
+}
+
+// knownKinds returns the kinds of Kubernetes, and those that the command line defines.
+func (f *requestFlags) knownKinds() *kind.Set {
+	if f.kinds == nil {
+		f.kinds = kind.Recorded()
+	}
+	return f.kinds
 }
 
 // noteNoNamespace prints to s.Err that an object names no namespace, so that a policy is not for it that would be
