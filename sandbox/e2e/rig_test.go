@@ -225,7 +225,7 @@ func sharedRig(t *testing.T) *rig {
 
 func TestMain(m *testing.M) {
 	// The tests wait for most of their time. The flag on the command line still counts.
-	_ = flag.Set("test.parallel", "6")
+	_ = flag.Set("test.parallel", "8")
 	code := m.Run()
 	if shared.process != nil {
 		shared.process.Stop()

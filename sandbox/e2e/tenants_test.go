@@ -255,7 +255,8 @@ func TestTheWorstPoliciesOfATenant(t *testing.T) {
 	}
 }
 
-// dryRunsBeside has mallory try each of her policies again, while zoe tries one of hers.
+// dryRunsBeside has mallory try every third of her policies again, and all in a siege of a minute, while zoe tries one of
+// hers. All are stored and besieged in any case; most take all the time that a trial has.
 func (r *rig) dryRunsBeside(t *testing.T, c *tenancy) error {
 	t.Helper()
 	alone, err := c.zoeWrites(t)
@@ -263,15 +264,19 @@ func (r *rig) dryRunsBeside(t *testing.T, c *tenancy) error {
 		return fmt.Errorf("a policy alone: %w", err)
 	}
 	var slowest time.Duration
-	accepted, worst := 0, ""
-	for _, w := range c.worst {
+	tried, accepted, worst := 0, 0, ""
+	for i, w := range c.worst {
+		if i%3 != 0 && *besieged < time.Minute {
+			continue
+		}
+		tried++
 		changed := w.policy.DeepCopy()
 		// What was compiled before is remembered.
 		changed.SetName("new-" + changed.GetName())
-		tried := make(chan error, 1)
+		ended := make(chan error, 1)
 		go func() {
 			_, err := r.try(testContext(t), changed)
-			tried <- err
+			ended <- err
 		}()
 		took, err := c.zoeWrites(t)
 		if err != nil {
@@ -280,14 +285,14 @@ func (r *rig) dryRunsBeside(t *testing.T, c *tenancy) error {
 		if took > slowest {
 			slowest, worst = took, w.policy.GetName()
 		}
-		if err := <-tried; err == nil {
+		if err := <-ended; err == nil {
 			accepted++
 		} else if _, denied := denial(err); !denied {
 			return fmt.Errorf("mallory tries %s: %w", w.policy.GetName(), err)
 		}
 	}
 	t.Logf("a dry run of an honest policy takes %v alone, at most %v beside one of mallory's (%s), of which %d of %d are accepted",
-		alone.Round(time.Millisecond), slowest.Round(time.Millisecond), worst, accepted, len(c.worst))
+		alone.Round(time.Millisecond), slowest.Round(time.Millisecond), worst, accepted, tried)
 	return nil
 }
 
