@@ -100,7 +100,7 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	return l.current.Run(ctx, sources...)
 }
 
-// noSource fails, so that whoever waits for policies learns that there are none.
+// noSource fails, so that a program that waits for policies learns that there are none.
 type noSource struct{}
 
 func (noSource) Run(context.Context, func(source.Set)) error {
