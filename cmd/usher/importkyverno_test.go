@@ -164,7 +164,7 @@ func TestImportReadsNothingElse(t *testing.T) {
 		{"../../../../../../../../../../etc/passwd", elsewhere, nil},
 		{"sub", "it is no regular file", nil},
 		{"gone.yaml", "no such file", nil},
-		{"../../outside.yaml", "2 tests answer as before", []string{"--prove", root}},
+		{"../../outside.yaml", held, []string{"--prove", root}},
 	} {
 		file := filepath.Join(root, "in/tests/kyverno-test.yaml")
 		if err := os.WriteFile(file, []byte(strings.ReplaceAll(cases, "RESOURCE", row.resource)), 0o600); err != nil {
