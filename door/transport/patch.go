@@ -143,10 +143,10 @@ func (s *server) left(reason error) error {
 		return reply{response}
 	}
 	discard(response)
-	response, err = s.respond(&metav1.Status{
+	response, err = s.respond(&metav1.Status{ //nolint:bodyclose // The client closes it.
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
 		Message: fmt.Sprintf("the patch does not apply to the object as it was read, so that policies could not decide it: %v", reason),
-	}) //nolint:bodyclose // The client closes it.
+	})
 	if err != nil {
 		return err
 	}
