@@ -69,13 +69,16 @@ type Violation struct {
 	Wrong   string
 	Fields  []string
 	Unknown bool
+	// Missing says that a field that API servers require is not at the path.
+	Missing bool
 }
 
 // mostViolations limits the violations that are reported for one object.
 const mostViolations = 50
 
 // Check returns what a value has that its schema does not allow, and that it did not have before. A
-// missing field is not a violation. Values that share their parts are compared fast.
+// field that is missing is a violation if it was there before, or if nothing was in place of its parent.
+// Values that share their parts are compared fast.
 func (s *Set) Check(of *Schema, value, before any) []Violation {
 	c := checker{set: s}
 	c.value(of, value, before, nil)
@@ -119,6 +122,9 @@ func (c *checker) value(of *Schema, value, before any, path []string) {
 		old, _ := before.([]any)
 		for i, element := range v {
 			var was any
+			if slices.ContainsFunc(old, func(was any) bool { return same(element, was) }) {
+				continue
+			}
 			if i < len(old) {
 				was = old[i]
 			}
@@ -143,6 +149,7 @@ func same(a, b any) bool {
 }
 
 func (c *checker) fields(of *Schema, object, before map[string]any, path []string) {
+	c.missing(of, object, before, path)
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		was, had := before[name]
 		if had && same(object[name], was) {
@@ -159,6 +166,21 @@ func (c *checker) fields(of *Schema, object, before map[string]any, path []strin
 		case !had && of.Kind() == Object && !of.Open && !of.Embedded:
 			c.wrongf(Violation{Path: next, Wrong: name, Fields: slices.Sorted(maps.Keys(of.Properties)), Unknown: true}, "no field")
 		}
+	}
+}
+
+// missing finds required fields that an object lacks.
+func (c *checker) missing(of *Schema, object, before map[string]any, path []string) {
+	required := of.Required
+	if n := len(path); n > 1 && path[n-1] == "[]" && slices.Contains([]string{"containers", "initContainers"}, path[n-2]) && of.Properties["imagePullPolicy"] != nil {
+		// The schema requires only the name: validation asks for more.
+		required = append(slices.Clip(required), "image")
+	}
+	for _, name := range required {
+		if field := of.Properties[name]; object[name] != nil || before != nil && before[name] == nil || field == nil || field.Nullable || field.hasDefault() {
+			continue
+		}
+		c.wrongf(Violation{Path: append(slices.Clip(path), name), Missing: true}, "required, and missing")
 	}
 }
 

@@ -22,6 +22,9 @@ type Schema struct {
 	Enum     []any    `json:"enum,omitempty"`
 	Required []string `json:"required,omitempty"`
 	Nullable bool     `json:"nullable,omitempty"`
+	// Default is what API servers write where the field is missing. Those of Kubernetes itself publish a zero value for
+	// fields that they require, too.
+	Default any `json:"default,omitempty"`
 	// IntOrString is the extension of API servers for a number or a text.
 	IntOrString bool `json:"x-kubernetes-int-or-string,omitempty"`
 	// Open says that there may be fields that are not in the schema.
@@ -49,7 +52,8 @@ func (v *Values) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Schema)
 }
 
-// Simplify returns a schema without redundant parts: it unwraps references in lists with one item.
+// Simplify returns a schema without redundant parts: it unwraps references in lists with one item. It has no defaults:
+// those of Kubernetes itself are of fields that are not required.
 func (s *Schema) Simplify() *Schema {
 	if s == nil {
 		return nil
@@ -58,6 +62,7 @@ func (s *Schema) Simplify() *Schema {
 		return &Schema{Ref: s.AllOf[0].Ref}
 	}
 	simple := *s
+	simple.Default = nil
 	simple.Items = s.Items.Simplify()
 	if s.Values != nil {
 		simple.Values = &Values{Schema: s.Values.Schema.Simplify()}
@@ -116,6 +121,21 @@ func (s *Schema) Kind() Type {
 		return Map
 	}
 	return Type(s.Type)
+}
+
+// hasDefault reports whether API servers write a value where the field is missing.
+func (s *Schema) hasDefault() bool {
+	switch v := s.Default.(type) {
+	case nil:
+		return false
+	case string:
+		return v != ""
+	case float64:
+		return v != 0
+	case map[string]any:
+		return len(v) > 0
+	}
+	return true
 }
 
 // Texts returns those of the values that a schema lists that are texts.

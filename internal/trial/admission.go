@@ -63,7 +63,9 @@ func neverSeen(set *kind.Set, c *compile.Compiled, of typecheck.Target) bool {
 
 // free has a rule try its expressions on the objects of targets, whatever else narrows its requests.
 func (t *Trial) free(r *rule.Rule, p compile.Typed, targets []typecheck.Target) {
-	r.Name = "spec"
+	if r.Name = "spec"; r.Phase == usher.Mutate {
+		r.Name = "spec.mutations"
+	}
 	r.Match = rule.Match{Operations: operationsIn(p.Matches())}
 	for _, target := range targets {
 		apiVersion, name := target.Kind.ToAPIVersionAndKind()

@@ -19,6 +19,8 @@ func (t *run) check(object map[string]any, patch usher.Patch) {
 	if err != nil || len(t.problems) >= mostProblems {
 		return
 	}
+	// What failed before is not what changed the object.
+	t.where = ""
 	for _, v := range t.set.Check(t.like, changed, object) {
 		if v.What != "no field" || !t.explained.reads {
 			t.problems = append(t.problems, t.violation(v))
@@ -54,6 +56,9 @@ func (t *run) violation(v kind.Violation) rule.Problem {
 		return t.problem("the API server refuses what the rule makes of a "+t.of.Kind+": "+v.What, "correct it")
 	}
 	do := cmp.Or(rule.Suggestion(v.Wrong, v.Fields), "correct the value")
+	if v.Missing {
+		do = "write it, or leave it as it was"
+	}
 	return t.problem(fmt.Sprintf("the API server refuses what the rule makes of a %s: %s is %s", t.of.Kind, p.expression(), v.What), do)
 }
 

@@ -206,6 +206,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 		result.NoSuchKind = nothing
 	}
 	result.Problems = append(result.Problems, fieldPathProblems(set, c, p.Matches())...)
+	result.Problems = append(result.Problems, mergedLists(set, c, p.Matches())...)
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
 	custom := t.custom(set, p.Matches())
 	if len(problems) > 0 && len(custom) > 0 && set.Complete {

@@ -157,8 +157,11 @@ func (f *decideFlags) judge(ctx context.Context, decider usher.Decider, rules []
 	if f.server == "" {
 		j.Unsent = r.unsent()
 	}
+	if j.Pods != nil {
+		j.Pods.Invalid = f.invalid(j.Pods.before, j.Pods.after)
+	}
 	if j.Allowed {
-		j.LeftOut = f.leftOut
+		j.LeftOut, j.Invalid = f.leftOut, f.invalid(j.before, j.Result)
 	}
 	j.MissingFacts, j.read = f.store.TakeMissing(), f.store.TakeRead()
 	return j, err

@@ -104,6 +104,7 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 		}
 		b.WriteString(changes)
 	}
+	printInvalid(b, j.Invalid, p)
 	printPresets(b, j.Presets, p)
 	if err := j.Pods.print(b, p); err != nil {
 		return err

@@ -172,7 +172,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		}
 		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, caveats: caveats{Unsent: q.unsent(), MissingFacts: f.store.TakeMissing(), Presets: j.Presets}}
 		if j.Allowed {
-			one.LeftOut = f.leftOut
+			one.LeftOut, one.Invalid = f.leftOut, f.invalid(j.before, j.Result)
 		}
 		if err := f.explain(cmd.Context(), report, one, set.Rules, facts, j.asked); err != nil {
 			return fmt.Errorf("%s: %w", q.File, err)

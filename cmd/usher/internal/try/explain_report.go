@@ -45,5 +45,6 @@ func (e *explained) print(b *strings.Builder, most int, p cli.Palette) {
 	}
 	printMissing(b, "  ", "", "--facts", e.MissingFacts, p)
 	printUnread(b, e.LeftOut, p)
+	printInvalid(b, e.Invalid, p)
 	printPresets(b, e.Presets, p)
 }

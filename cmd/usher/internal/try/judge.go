@@ -53,6 +53,8 @@ type caveats struct {
 	MissingFacts []string `json:"missingFacts,omitempty"`
 	// Presets are fields of the patch that policies do not change in a cluster: API servers set them first.
 	Presets []string `json:"presets,omitempty"`
+	// Invalid is why API servers refuse what policies make of the object.
+	Invalid []string `json:"invalid,omitempty"`
 }
 
 // fails reports whether a rule has no result, or a part of one.

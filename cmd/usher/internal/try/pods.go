@@ -28,8 +28,9 @@ type podChange struct {
 	Patch    usher.Patch       `json:"patch,omitempty"`
 	// Denied is the message of a denial that the workload has no warning about.
 	Denied string `json:"denied,omitempty"`
-	// Presets are as in a [Judgement].
+	// Presets and Invalid are as in a [Judgement].
 	Presets []string `json:"presets,omitempty"`
+	Invalid []string `json:"invalid,omitempty"`
 	// Unselected says that the selector of the workload selects the pods that it makes, and not what policies make of them:
 	// its controller makes pods endlessly.
 	Unselected bool `json:"unselected,omitempty"`
@@ -168,6 +169,7 @@ func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 		return err
 	}
 	fmt.Fprintf(b, "  %s by %s:\n%s", cli.Paint(p.Green, "its pods are changed"), nameAll(c.Policies), changes)
+	printInvalid(b, c.Invalid, p)
 	printPresets(b, c.Presets, p)
 	if c.Unselected {
 		fmt.Fprintf(b, "  %s its pods no longer match spec.selector: the controller makes pods endlessly\n", cli.Paint(p.Red, "error:"))

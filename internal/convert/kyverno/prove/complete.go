@@ -21,7 +21,7 @@ func (g *generator) possible(object map[string]any) bool {
 	if of != nil && object["spec"] == nil && g.asksForSpec(of) {
 		return false
 	}
-	return of == nil || !slices.ContainsFunc(g.kinds.Check(of, object, nil), func(v kind.Violation) bool { return !v.Unknown && !v.Labels && v.Wrong == "" })
+	return of == nil || !slices.ContainsFunc(g.kinds.Check(of, object, nil), func(v kind.Violation) bool { return !v.Unknown && !v.Missing && !v.Labels && v.Wrong == "" })
 }
 
 // complete adds the fields that API servers require to an object, in what it has: they ask no policy about others.
