@@ -20,10 +20,14 @@ const (
 	ExitOK       = 0
 	ExitNegative = 1 // denied, problems found, a case failed
 	ExitUnusable = 2 // the command line or what it names cannot be used
+	ExitDisputed = 3 // the answer is not that of the cluster
 )
 
 // ErrNegative ends a command whose answer is no, and which has said so already.
 var ErrNegative = errors.New("negative answer")
+
+// ErrDisputed ends a command whose answer is not that of the cluster, and which has said so already.
+var ErrDisputed = errors.New("the cluster answers differently")
 
 // Streams are what a command reads and writes.
 type Streams struct {
@@ -77,6 +81,8 @@ func execute(ctx context.Context, newRoot func(Streams) *cobra.Command, s Stream
 		return ExitOK
 	case errors.Is(err, ErrNegative):
 		return ExitNegative
+	case errors.Is(err, ErrDisputed):
+		return ExitDisputed
 	}
 	printError(cmd, s, args, err)
 	return ExitUnusable

@@ -77,6 +77,9 @@ func (f *worldFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cluster.Context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 
+// whatIf reports whether there may be something that the cluster does not have.
+func (f *worldFlags) whatIf() bool { return len(f.policies) > 0 || len(f.rbac) > 0 }
+
 // A World holds everything that answers depend on.
 type World struct {
 	rules    []*authz.Rule

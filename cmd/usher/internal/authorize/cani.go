@@ -39,13 +39,16 @@ func newCanI(s cli.Streams) *cobra.Command {
 --explain it shows what each stage says, which policies match, which nearly do with the
 clause that keeps them from it, and what would pass in place of what is denied.
 
-With --kubeconfig the cluster's API server is asked, too, in a SubjectAccessReview; where
-its answer differs, it has authorizers, or remembers answers, that are not known here.
+With --kubeconfig the cluster's API server is asked, too, in a SubjectAccessReview. An
+answer that differs comes first: the API server has policies in files, which --policies
+would name, or other authorizers, or remembers an answer for half a minute. With --policies
+or --rbac the question is about what the cluster may not have: then it is a note.
 
 A resource can be written with its group, such as deployments.apps; a path begins with a
 slash. Without -n a request is for all namespaces; namespaces/NAME is in the namespace NAME,
 so that what is bound there counts. The exit status is 0 if the request is
-allowed, 1 if it is not, and 2 if that cannot be found out.`,
+allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --policies and
+--rbac the cluster's answer is another one.`,
 		Example: `  usher authz can-i get pods/web -n shop --as jane --as-group devs -p policies/ --rbac rbac/
   usher authz can-i list secrets -n shop --as jane -p policies/ --explain
   usher authz can-i list pods -l owner=jane --as jane -p policies/
@@ -59,10 +62,15 @@ allowed, 1 if it is not, and 2 if that cannot be found out.`,
 				return err
 			}
 			err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.explain) })
-			if err == nil && !report.Allowed {
+			switch {
+			case err != nil:
+				return err
+			case report.disputed():
+				return cli.ErrDisputed
+			case !report.Allowed:
 				return cli.ErrNegative
 			}
-			return err
+			return nil
 		},
 	}
 	f.world.register(cmd.Flags())
@@ -99,6 +107,7 @@ func (f *canIFlags) answer(cmd *cobra.Command, s cli.Streams, args []string) (*c
 		if report.Cluster, err = w.askCluster(ctx, r); err != nil {
 			w.warnings = append(w.warnings, err.Error())
 		}
+		report.WhatIf = f.world.whatIf()
 	}
 	w.warn(cmd, s)
 	return report, nil

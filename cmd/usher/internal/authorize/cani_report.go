@@ -27,6 +27,8 @@ type canIReport struct {
 	// Passes are similar requests that would not be denied, or that would be allowed.
 	Passes  []string       `json:"passes,omitempty"`
 	Cluster *clusterAnswer `json:"cluster,omitempty"`
+	// WhatIf says that the cluster may answer differently: policies or roles need not be its own.
+	WhatIf bool `json:"whatIf,omitempty"`
 }
 
 type stageReport struct {
@@ -57,6 +59,21 @@ type clusterAnswer struct {
 	Denied  bool   `json:"denied,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
+
+// String is the answer in words.
+func (c *clusterAnswer) String() string {
+	says := map[bool]string{true: "allowed", false: "not allowed"}[c.Allowed]
+	if c.Reason != "" {
+		says += ": " + c.Reason
+	}
+	return says
+}
+
+// differs reports whether the API server answers differently.
+func (r *canIReport) differs() bool { return r.Cluster != nil && r.Cluster.Allowed != r.Allowed }
+
+// disputed reports whether it does although it should not.
+func (r *canIReport) disputed() bool { return r.differs() && !r.WhatIf }
 
 func verdictWord(v usher.Verdict) string {
 	if v == usher.NoOpinion {
@@ -107,6 +124,10 @@ func policyName(ref usher.PolicyRef) string {
 
 func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 	var b strings.Builder
+	if r.disputed() {
+		fmt.Fprintf(&b, "%s: %s\n", cli.Paint(p.Red, "THE CLUSTER ANSWERS DIFFERENTLY"), r.Cluster)
+		b.WriteString("It may have policies in files (name them with --policies), other authorizers, or an answer that it remembers.\nFrom what is known here: ")
+	}
 	b.WriteString(r.headline(p) + "\n")
 	if explain {
 		fmt.Fprintf(&b, "%s by %s\n", r.Request, describeUser(r.User))
@@ -117,13 +138,12 @@ func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 			fmt.Fprintf(&b, "Would pass with: %s\n", hint)
 		}
 	}
-	if c := r.Cluster; c != nil && (explain || c.Allowed != r.Allowed) {
-		says := map[bool]string{true: "allowed", false: "not allowed"}[c.Allowed]
-		fmt.Fprintf(&b, "The cluster says: %s", says)
-		if c.Reason != "" {
-			b.WriteString(": " + c.Reason)
-		}
-		b.WriteString("\n")
+	switch {
+	case r.disputed(): // That came first.
+	case r.differs():
+		fmt.Fprintf(&b, "Note: the cluster, which may not have these policies and roles, says: %s\n", r.Cluster)
+	case explain && r.Cluster != nil:
+		fmt.Fprintf(&b, "The cluster says: %s\n", r.Cluster)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -1,0 +1,106 @@
+package authorize_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/authorize"
+)
+
+// An API server that has no policies in its API, lets jane read secrets by RBAC, and denies it by
+// an authorizer of its own.
+func apiServer(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	answers := map[string]string{
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles": `{"kind": "ClusterRoleList", "items": [
+			{"metadata": {"name": "read"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]}]}`,
+		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings": `{"kind": "ClusterRoleBindingList", "items": [
+			{"metadata": {"name": "read"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "read"},
+			"subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}]}]}`,
+		"/apis/rbac.authorization.k8s.io/v1/roles":           `{"kind": "RoleList", "items": []}`,
+		"/apis/rbac.authorization.k8s.io/v1/rolebindings":    `{"kind": "RoleBindingList", "items": []}`,
+		"/apis/authorization.k8s.io/v1/subjectaccessreviews": `{"kind": "SubjectAccessReview", "status": {"allowed": false, "denied": true, "reason": "denied by policy no-secrets (cluster)"}}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+		"clusters": [{"name": "c", "cluster": {"server": "` + server.URL + `"}}], "users": [{"name": "c", "user": {}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// TestTheClusterAnswersDifferently asks about a denial by a policy in a file of the API server.
+func TestTheClusterAnswersDifferently(t *testing.T) {
+	t.Parallel()
+	kubeconfig := apiServer(t)
+	policies := filepath.Join(t.TempDir(), "policy.yaml")
+	const policy = `{apiVersion: usher.dev/v1alpha1, kind: ClusterAuthorizationPolicy, metadata: {name: no-secrets},
+  spec: {effect: Deny, subjects: [{users: [%s]}], rules: [{verbs: [get], apiGroups: [""], resources: [secrets]}]}}`
+	deny := func(user string) string { return strings.Replace(policy, "%s", user, 1) }
+	for _, row := range []struct {
+		reason, policy string
+		args           []string
+		status         int
+		first, last    string
+	}{
+		{
+			"nobody named the policies of the files", "", nil, cli.ExitDisputed,
+			"THE CLUSTER ANSWERS DIFFERENTLY: not allowed: denied by policy no-secrets (cluster)", `From what is known here: ALLOWED by rbac: RBAC: allowed by ClusterRoleBinding "read" of ClusterRole "read" to User "jane"`,
+		},
+		{
+			"what if it were for somebody else", deny("joe"), []string{"-p", policies}, cli.ExitOK,
+			"ALLOWED by rbac: ", "Note: the cluster, which may not have these policies and roles, says: not allowed: denied by policy no-secrets (cluster)",
+		},
+		{
+			"the policies of the cluster", deny("jane"), []string{"-p", policies}, cli.ExitNegative,
+			"DENIED by usher (deny): denied by policy no-secrets (cluster)", "DENIED by usher (deny): denied by policy no-secrets (cluster)",
+		},
+	} {
+		if err := os.WriteFile(policies, []byte(row.policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ask := func(more ...string) (status int, out string) {
+			var stdout, stderr bytes.Buffer
+			args := append([]string{"authz", "can-i", "get", "secrets/db", "-n", "pay", "--as", "jane", "--kubeconfig", kubeconfig}, row.args...)
+			status = cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
+				root := &cobra.Command{Use: "usher"}
+				root.AddCommand(authorize.Command(s))
+				return root
+			}, cli.Streams{Out: &stdout, Err: &stderr}, append(args, more...))
+			if status == cli.ExitUnusable {
+				t.Fatalf("%s: %s", row.reason, stderr.String())
+			}
+			return status, stdout.String()
+		}
+		status, out := ask()
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if status != row.status || !strings.HasPrefix(lines[0], row.first) || lines[len(lines)-1] != row.last {
+			t.Errorf("%s: exit status %d, not %d, and:\n%s", row.reason, status, row.status, out)
+		}
+		status, out = ask("-o", "json")
+		var report struct{ WhatIf bool }
+		if err := json.Unmarshal([]byte(out), &report); err != nil || status != row.status || report.WhatIf != (row.args != nil) {
+			t.Errorf("%s: as JSON exit status %d, %v:\n%s", row.reason, status, err, out)
+		}
+	}
+}
