@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -39,8 +40,14 @@ func (r *Result) Denial() *usher.Decision {
 // Decide asks a decider about a request in both phases, as an API server does: the phase Validate gets the
 // object as the phase Mutate has changed it, and with a name if it is created with a generateName alone. The
 // phase of the request does not matter. It is for programs that decide without an API server, and for tests
-// of webhooks. An error means that there is no decision.
+// of webhooks. An error means that there is no decision; without a decider or a request there is none.
 func Decide(ctx context.Context, d usher.Decider, r *usher.Request) (Result, error) {
+	if d == nil {
+		return Result{}, errors.New("decide request: there is no decider")
+	}
+	if r == nil {
+		return Result{}, errors.New("decide request: there is no request")
+	}
 	// A decider may keep requests.
 	mutation, validation := *r, *r
 	mutation.Phase, validation.Phase = usher.Mutate, usher.Validate

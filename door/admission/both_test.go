@@ -161,3 +161,15 @@ func TestReviewWithoutRequest(t *testing.T) {
 		t.Errorf("got %+v", request)
 	}
 }
+
+// TestWithoutRequestOrDeciderThereIsNoDecision calls Decide as a program with a mistake does.
+func TestWithoutRequestOrDeciderThereIsNoDecision(t *testing.T) {
+	t.Parallel()
+	allow := usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return usher.Allowed(), nil })
+	if _, err := admission.Decide(t.Context(), allow, nil); err == nil || err.Error() != "decide request: there is no request" {
+		t.Errorf("without a request: %v", err)
+	}
+	if _, err := admission.Decide(t.Context(), nil, &usher.Request{}); err == nil || err.Error() != "decide request: there is no decider" {
+		t.Errorf("without a decider: %v", err)
+	}
+}
