@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -12,7 +13,8 @@ import (
 type Policy struct {
 	Ref usher.PolicyRef
 	// Compiled reports whether the newest version compiles, and Enforced whether a version is in
-	// force: the newest if Compiled, else the last good one.
+	// force: the newest if Compiled, else the last good one. An admission policy of Kubernetes without a binding,
+	// and a binding without its policy, are not in force.
 	Compiled, Enforced bool
 	// Pending reports that the newest version is not compiled yet. Unless an older one is in force,
 	// the policy fails until then.
@@ -49,11 +51,11 @@ func (p Problem) String() string {
 
 // Policies returns the state of each policy.
 func (l *Live) Policies() []Policy {
-	states := l.current.Policies()
+	states, idle := l.current.Policies(), compile.Idle(l.current.Enforced())
 	policies := make([]Policy, len(states))
 	for i := range states {
 		s := &states[i]
-		policies[i] = Policy{Ref: s.Policy, Compiled: s.Compiled, Enforced: s.Enforced, Pending: s.Pending, Problems: problems(s.Problems)}
+		policies[i] = Policy{Ref: s.Policy, Compiled: s.Compiled, Enforced: s.Enforced && !idle[s.Policy], Pending: s.Pending, Problems: problems(s.Problems)}
 	}
 	return policies
 }

@@ -24,10 +24,9 @@ func link(cs []Compiled) []rule.Rule {
 	return admissionregistration.Link(policies, bindings)
 }
 
-// Unbound returns a warning for every admission policy without binding, for every binding without
-// policy, and for every one with params that its policy has not.
-func Unbound(cs []Compiled) []rule.Problem {
-	bound, known := map[usher.PolicyRef]bool{}, map[usher.PolicyRef]*admissionregistration.Policy{}
+// links returns the admission policies that a binding names, and those that there are.
+func links(cs []Compiled) (bound map[usher.PolicyRef]bool, known map[usher.PolicyRef]*admissionregistration.Policy) {
+	bound, known = map[usher.PolicyRef]bool{}, map[usher.PolicyRef]*admissionregistration.Policy{}
 	for i := range cs {
 		if cs[i].Binding != nil {
 			bound[cs[i].Binding.Policy()] = true
@@ -36,6 +35,26 @@ func Unbound(cs []Compiled) []rule.Problem {
 			known[cs[i].Admission.Ref()] = cs[i].Admission
 		}
 	}
+	return bound, known
+}
+
+// Idle returns the admission policies without binding, and the bindings without policy: they do nothing.
+func Idle(cs []Compiled) map[usher.PolicyRef]bool {
+	bound, known := links(cs)
+	idle := map[usher.PolicyRef]bool{}
+	for i := range cs {
+		c := &cs[i]
+		if c.Admission != nil && !bound[c.Admission.Ref()] || c.Binding != nil && known[c.Binding.Policy()] == nil {
+			idle[c.Ref] = true
+		}
+	}
+	return idle
+}
+
+// Unbound returns a warning for every admission policy without binding, for every binding without
+// policy, and for every one with params that its policy has not.
+func Unbound(cs []Compiled) []rule.Problem {
+	bound, known := links(cs)
 	var problems []rule.Problem
 	for i := range cs {
 		c := &cs[i]
