@@ -1,6 +1,8 @@
 package fact
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -61,21 +63,52 @@ func (o *Object) Check(b *Bounds) error {
 	case b.Namespace == "" || b.anywhere(kind) || b.isOwnNamespace(o):
 		return nil
 	case o.Namespace != b.Namespace:
-		return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
+		return b.elsewhere()
 	case !slices.ContainsFunc(b.Reads, func(r Read) bool { return r.GroupKind() == kind }):
 		return fmt.Errorf("a policy of namespace %s does not read objects of the kind %s this way", b.Namespace, kind)
 	}
 	return nil
 }
 
-// CheckValue returns why the value of ref, which has passed Check, may not be used: an object
-// that is in no namespace was found through a reference that left that open.
-func (b *Bounds) CheckValue(ref Ref, value any) error {
-	o, ok := ref.(*Object)
-	if b == nil || b.Namespace == "" || !ok {
-		return nil
+// Within returns an object as a rule with these bounds may ask for it: whether there is one in no namespace is not
+// for the author of a rule with a Namespace to know, unless its kind may be anywhere.
+func (b *Bounds) Within(o *Object) *Object {
+	if b == nil || b.Namespace == "" || !o.AnyScope || b.isOwnNamespace(o) || b.anywhere(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()) {
+		return o
 	}
-	if b.anywhere(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()) || b.isOwnNamespace(o) {
+	within := *o
+	within.Namespace, within.AnyScope = cmp.Or(o.Namespace, b.Namespace), false
+	return &within
+}
+
+// Resolve resolves ref if it is allowed, and returns the value if that is.
+func (b *Bounds) Resolve(ctx context.Context, from Resolver, ref Ref) (any, error) {
+	if b == nil {
+		return from.Resolve(ctx, ref)
+	}
+	if err := ref.Check(b); err != nil {
+		return nil, err
+	}
+	o, isObject := ref.(*Object)
+	if isObject {
+		ref = b.Within(o)
+	}
+	value, err := from.Resolve(ctx, ref)
+	if _, misplaced := errors.AsType[*WrongScope](err); misplaced && ref != Ref(o) {
+		return nil, b.elsewhere()
+	}
+	if err == nil && isObject {
+		err = b.checkValue(o, value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// checkValue returns why the value of an object, which has passed Check, may not be used: it is elsewhere.
+func (b *Bounds) checkValue(o *Object, value any) error {
+	if b.Namespace == "" || b.anywhere(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()) || b.isOwnNamespace(o) {
 		return nil
 	}
 	objects, isList := value.([]any)
@@ -86,10 +119,14 @@ func (b *Bounds) CheckValue(ref Ref, value any) error {
 		tree, _ := object.(map[string]any)
 		metadata, _ := tree["metadata"].(map[string]any)
 		if namespace, _ := metadata["namespace"].(string); tree != nil && namespace != b.Namespace {
-			return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
+			return b.elsewhere()
 		}
 	}
 	return nil
+}
+
+func (b *Bounds) elsewhere() error {
+	return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
 }
 
 func (b *Bounds) anywhere(kind schema.GroupKind) bool { return b.Anywhere != nil && b.Anywhere(kind) }

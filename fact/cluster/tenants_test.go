@@ -1,12 +1,16 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cluster"
@@ -58,4 +62,44 @@ func TestTenantsReadAtTheirRate(t *testing.T) {
 			t.Errorf("of 100 lists at once %d were refused", refused)
 		}
 	})
+}
+
+// TestBoundsTellNothingOfOtherScopes: for a policy of a namespace nothing in no namespace is read, so that what it is told
+// does not depend on whether it is there.
+func TestBoundsTellNothingOfOtherScopes(t *testing.T) {
+	t.Parallel()
+	const elsewhere = "a policy of namespace shop reads objects of that namespace only"
+	bounds := &fact.Bounds{
+		Namespace: "shop", Reads: []fact.Read{{APIVersion: "v1", Kind: "Node"}, {APIVersion: "v1", Kind: "Namespace"}},
+		Anywhere: func(kind schema.GroupKind) bool { return kind.Kind == "Widget" },
+	}
+	for _, test := range []struct {
+		reason    string
+		ref       fact.Object
+		want, err string
+	}{
+		{"one that is there", fact.Object{APIVersion: "v1", Kind: "Node", Name: "n1"}, "", elsewhere},
+		{"one that is not", fact.Object{APIVersion: "v1", Kind: "Node", Name: "n2"}, "", elsewhere},
+		{"a list", fact.Object{APIVersion: "v1", Kind: "Node", All: true, Selector: label("web")}, "", elsewhere},
+		{"an empty list", fact.Object{APIVersion: "v1", Kind: "Node", All: true, Selector: label("db")}, "", elsewhere},
+		{"another Namespace that is there", fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "bank"}, "", elsewhere},
+		{"another Namespace that is not", fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "none"}, "", elsewhere},
+		{"its own", fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}, "/shop", ""},
+		{"a kind that may be anywhere", fact.Object{APIVersion: "shop.example/v1", Kind: "Widget", Name: "w"}, "/w", ""},
+	} {
+		client := newClient(object("v1", "Node", "", "n1", "web"), object("v1", "Namespace", "", "bank", ""), object("v1", "Namespace", "", "shop", ""), object("shop.example/v1", "Widget", "", "w", ""))
+		namespace := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+		mapper := meta.NewDefaultRESTMapper(nil)
+		for _, kind := range []schema.GroupVersionKind{node, namespace, widget} {
+			mapper.Add(kind, meta.RESTScopeRoot)
+		}
+		test.ref.Namespace, test.ref.AnyScope = "shop", true
+		value, err := bounds.Resolve(t.Context(), cluster.New(client, mapper, cluster.Options{}), &test.ref)
+		if fmt.Sprint(err) != cmp.Or(test.err, "<nil>") || test.err == "" && fullName(value) != test.want {
+			t.Errorf("%s: %v, %v, want %q, %q", test.reason, value, err, test.want, test.err)
+		}
+		if read := len(client.Actions()); read > 0 != (test.err == "") {
+			t.Errorf("%s: %d objects are read", test.reason, read)
+		}
+	}
 }

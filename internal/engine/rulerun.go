@@ -211,17 +211,7 @@ func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if a.request.DryRun && !ref.Safe() {
 		return nil, fact.ErrDryRun
 	}
-	if err := a.rule.Facts.Check(ref); err != nil {
-		return nil, err
-	}
-	value, err := a.lookUp(fact.ForTenant(ctx, a.rule.Policy.Namespace), ref)
-	if err == nil {
-		err = a.rule.Facts.CheckValue(ref, value)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return value, nil
+	return a.rule.Facts.Resolve(fact.ForTenant(ctx, a.rule.Policy.Namespace), fact.ResolverFunc(a.lookUp), ref)
 }
 
 func isMissing(err error) bool {

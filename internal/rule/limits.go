@@ -126,6 +126,9 @@ func (l NamespacedLimits) Excluded() *Excluded {
 	return &Excluded{Kinds: NeverNamespaced(), But: l.Kinds}
 }
 
+// AskToRead says what to do about a policy of a namespace that reads objects in none.
+const AskToRead = "ask who administers the cluster for a ClusterObjectPolicy, or to allow the kind: --namespaced-references"
+
 // NoAction says that policies of a namespace do not act on a kind, or a resource.
 func NoAction(on string) string { return "a policy of a namespace does not act on " + on }
 

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/rule"
@@ -67,18 +68,43 @@ func dataProblems(set *kind.Set, c *compile.Compiled) []rule.Problem {
 		return nil
 	}
 	var problems []rule.Problem
+	if k := spec.ParamKind; k != nil && k.Kind != "Namespace" && unreachable(set, c, fact.Object{APIVersion: k.APIVersion, Kind: k.Kind}) {
+		problems = append(problems, inNoNamespace(c, "spec.paramKind", k.Kind))
+	}
 	for i := range spec.Data {
-		of, field := schema.GroupVersionKind{}, ""
+		var of fact.Object
+		field, computed := "", false
 		switch d := &spec.Data[i]; {
 		case d.Object != nil:
-			of, field = schema.FromAPIVersionAndKind(d.Object.APIVersion, d.Object.Kind), "object"
+			of, field = fact.Object{APIVersion: d.Object.APIVersion, Kind: d.Object.Kind, Name: d.Object.Name}, "object"
+			computed = d.Object.NameExpression != "" && d.Object.Kind == "Namespace"
 		case d.List != nil:
-			of, field = schema.FromAPIVersionAndKind(d.List.APIVersion, d.List.Kind), "list"
+			of, field = fact.Object{APIVersion: d.List.APIVersion, Kind: d.List.Kind, All: true}, "list"
 		}
-		if problem, unknown := unknownKind(set, of); unknown {
-			problem.Field = fmt.Sprintf("spec.data[%d].%s", i, field)
+		field = fmt.Sprintf("spec.data[%d].%s", i, field)
+		if problem, unknown := unknownKind(set, schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)); unknown {
+			problem.Field = field
 			problems = append(problems, problem)
+		}
+		if !computed && unreachable(set, c, of) {
+			problems = append(problems, inNoNamespace(c, field, of.Kind))
 		}
 	}
 	return problems
+}
+
+// unreachable reports whether a policy is of a namespace, and reads objects of a kind that are in none.
+func unreachable(set *kind.Set, c *compile.Compiled, o fact.Object) bool {
+	if c.Ref.Namespace == "" || len(c.Rules) == 0 || !set.ClusterScoped(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)) {
+		return false
+	}
+	o.AnyScope = true
+	return !c.Rules[0].Facts.Within(&o).AnyScope
+}
+
+func inNoNamespace(c *compile.Compiled, field, of string) rule.Problem {
+	return rule.Problem{
+		Severity: rule.Error, Field: field + ".kind", Do: rule.AskToRead,
+		What: fmt.Sprintf("objects of the kind %s are in no namespace, and a policy of namespace %s reads objects of that namespace only, and its own Namespace", of, c.Ref.Namespace),
+	}
 }

@@ -216,7 +216,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	problems = append(problems, t.nameProblems(c, p)...)
 	noKind := dataProblems(set, c)
 	result.Problems = append(result.Problems, noKind...)
-	if len(problems) == 0 {
+	if len(problems) == 0 && len(rule.Errors(noKind)) == 0 {
 		// What is said of types explains what requests would come to.
 		problems = t.tryAdmission(ctx, set, c, words)
 	}

@@ -1,7 +1,9 @@
 package object
 
 import (
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
@@ -22,13 +24,27 @@ func (o *Policy) Needs(f func(ref fact.Ref, absent func(value any, err error) (r
 		if !ok {
 			continue
 		}
-		f(ref, func(value any, err error) (rule.Problem, bool) { return p.Absent(o.paramKind, o.ignore, value, err) })
+		f(o.facts.Within(ref), func(value any, err error) (rule.Problem, bool) {
+			problem, absent := p.Absent(o.paramKind, o.ignore, value, err)
+			return misplaced(o.ref.Namespace, problem, err), absent
+		})
 	}
 	if o.existing != nil {
 		f(o.existing.probe(), o.absentExisting)
 	}
 	for i := range o.data.Expected {
 		e := &o.data.Expected[i]
-		f(e.Ref, func(_ any, err error) (rule.Problem, bool) { return e.Absent(o.ignore, err) })
+		f(o.facts.Within(e.Ref), func(_ any, err error) (rule.Problem, bool) {
+			problem, absent := e.Absent(o.ignore, err)
+			return misplaced(o.ref.Namespace, problem, err), absent
+		})
 	}
+}
+
+// misplaced returns the problem of a policy, which says who could read what is in no namespace if the policy is of one.
+func misplaced(own string, p rule.Problem, err error) rule.Problem {
+	if scope, ok := errors.AsType[*fact.WrongScope](err); ok && !scope.Namespaced && own != "" {
+		p.Field, p.Do = strings.TrimSuffix(p.Field, ".namespace"), rule.AskToRead
+	}
+	return p
 }

@@ -12,7 +12,7 @@ import (
 
 // Ref names the params of a kind. It is false if there are none, or if every request has other
 // ones.
-func (p *Params) Ref(kind *admissionv1.ParamKind) (fact.Ref, bool) {
+func (p *Params) Ref(kind *admissionv1.ParamKind) (*fact.Object, bool) {
 	if kind == nil || p == nil || p.name == "" && p.selector == nil {
 		return nil, false
 	}
