@@ -52,7 +52,7 @@ var mayImport = []struct {
 	{"source/...", []string{"api", "internal/rule", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	// Slow programs are suspended for those who make them slow.
-	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/printable"}},
+	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/jsontree", "internal/printable"}},
 	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/printable"}},
 	// What its dialects share knows expressions, and no policies.
 	{"internal/lang/cel", []string{".", "internal/lang/cel/closure", "internal/lang/cel/meter", "internal/lang/quantity", "internal/rule/allowance"}},

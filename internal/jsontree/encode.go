@@ -2,6 +2,7 @@ package jsontree
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,13 +22,37 @@ func Append(to []byte, value any) ([]byte, error) {
 	case []any:
 		return appendArray(to, v)
 	case map[string]any:
-		if v != nil && len(v) == 0 {
-			return append(to, "{}"...), nil
+		if v != nil && len(v) <= fewKeys {
+			return appendObject(to, v)
 		}
 	}
-	// Maps have to be sorted, and floats are a matter of taste.
+	// Large maps take as long to be sorted, and floats are a matter of taste.
 	encoded, err := json.Marshal(value)
 	return append(to, encoded...), err
+}
+
+// fewKeys is up to how many keys of a map are sorted without an allocation.
+const fewKeys = 16
+
+func appendObject(to []byte, object map[string]any) ([]byte, error) {
+	var array [fewKeys]string
+	keys := array[:0]
+	for key := range object {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	to = append(to, '{')
+	for i, key := range keys {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(AppendString(to, key), ':')
+		var err error
+		if to, err = Append(to, object[key]); err != nil {
+			return nil, err
+		}
+	}
+	return append(to, '}'), nil
 }
 
 func appendArray(to []byte, array []any) ([]byte, error) {

@@ -3,6 +3,7 @@ package jsontree_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -191,11 +192,21 @@ func prune(tree map[string]any, paths [][]string) map[string]any {
 	return pruned
 }
 
+// many is an object with so many fields.
+func many(fields int) map[string]any {
+	object := map[string]any{}
+	for i := range fields {
+		object[fmt.Sprint(i)] = int64(i)
+	}
+	return object
+}
+
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{
 		nil, true, false, "", "plain /-_.:", `"\`, "<&>", "ä\u2028\xff\x7f\x00\n", int64(-5), int64(math.MaxInt64), 0.1, 1.0, 1e21, math.Copysign(0, -1), 7, uint8(3),
 		[]any{}, []any(nil), []any{int64(1), "a", []any{nil}}, map[string]any{}, map[string]any(nil), map[string]any{"b": "<", "a": []any{1.5}},
+		map[string]any{"ä": nil, "<": int64(1), "a\"": map[string]any{"b": false, "a": map[string]any(nil)}, "\xff": "", "": "x"}, many(16), many(17),
 		[]string{"x"}, json.RawMessage(`{"a": 1}`),
 	} {
 		want, err := json.Marshal(value)
@@ -207,7 +218,7 @@ func TestAppend(t *testing.T) {
 			t.Errorf("Append(%#v) = %s, %v; json.Marshal gives %s", value, got, err, want)
 		}
 	}
-	if _, err := jsontree.Append(nil, []any{math.NaN()}); err == nil {
+	if _, err := jsontree.Append(nil, []any{map[string]any{"a": math.NaN()}}); err == nil {
 		t.Error("NaN is encoded")
 	}
 }

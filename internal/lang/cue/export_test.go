@@ -2,6 +2,7 @@ package cue
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/usher-dev/usher/internal/lang/cue/internal/closure"
@@ -95,4 +96,14 @@ func (p *Program) ClosuresOfParts(in *rule.Input) (rule.Outcome, bool) {
 		}
 	}
 	return p.translated(&params)
+}
+
+// Requests returns a request in the form in which it is sent, and in that of json.Marshal.
+func Requests(source string, check bool, input, output map[string]any) (sent, marshaled []byte, err error) {
+	r := &request{Key: keyOf(source, Validate), Source: source, Form: Validate, Check: check, Input: input, Output: output}
+	if sent, err = r.encode(); err != nil {
+		return nil, nil, err
+	}
+	marshaled, err = json.Marshal(r)
+	return sent, marshaled, err
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	kjson "sigs.k8s.io/json"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/jsontree"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -36,11 +38,36 @@ func (r *request) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(whole)
+	data, err := whole.append(make([]byte, 0, usualRequest))
 	if err != nil {
 		return nil, fmt.Errorf("write the input: %w", err)
 	}
 	return data, nil
+}
+
+// usualRequest is how long requests without a source usually are.
+const usualRequest = 512
+
+// append appends a request as json.Marshal would write it.
+func (r *request) append(to []byte) ([]byte, error) {
+	to = jsontree.AppendString(append(to, `{"key":`...), r.Key)
+	if r.Source != "" {
+		to = jsontree.AppendString(append(to, `,"source":`...), r.Source)
+	}
+	to = strconv.AppendInt(append(to, `,"form":`...), int64(r.Form), 10)
+	if r.Check {
+		to = append(to, `,"check":true`...)
+	}
+	var err error
+	if len(r.Input) > 0 {
+		if to, err = jsontree.Append(append(to, `,"input":`...), r.Input); err != nil {
+			return nil, err
+		}
+	}
+	if to, err = jsontree.Append(append(to, `,"output":`...), r.Output); err != nil {
+		return nil, err
+	}
+	return append(to, '}'), nil
 }
 
 // withInput returns r with its Input.

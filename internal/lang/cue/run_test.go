@@ -187,3 +187,25 @@ func TestClosuresYield(t *testing.T) {
 	cancel()
 	group.Wait()
 }
+
+// Requests are written by hand, for speed.
+func TestRequestsAreJSON(t *testing.T) {
+	t.Parallel()
+	object := map[string]any{"object": map[string]any{"spec": map[string]any{"replicas": int64(3), "ratio": 0.5, "names": []any{"<a>", nil}}, "kind": "\"\xff"}}
+	for _, row := range []struct {
+		reason        string
+		source        string
+		check         bool
+		input, output map[string]any
+	}{
+		{"a check", validateRule, true, nil, nil},
+		{"a run of what the worker has", "", false, object, nil},
+		{"of what it does not have, with a response", validateRule, false, object, map[string]any{}},
+		{"no input", "", false, map[string]any{}, object},
+	} {
+		sent, marshaled, err := cue.Requests(row.source, row.check, row.input, row.output)
+		if err != nil || string(sent) != string(marshaled) {
+			t.Errorf("%s: %s, %v; json.Marshal gives %s", row.reason, sent, err, marshaled)
+		}
+	}
+}
