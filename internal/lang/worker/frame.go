@@ -1,11 +1,12 @@
 package worker
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // A frame is a message on the pipes: four bytes of length, eight of the id of the request, one of
@@ -30,38 +31,60 @@ const (
 
 const headerSize = 4 + 8 + 1
 
-// writeFrame writes a frame in one call.
-func writeFrame(w io.Writer, f frame) error {
+// encodeFrame returns a frame as it is sent.
+func encodeFrame(f frame) []byte {
 	b := make([]byte, headerSize, headerSize+len(f.payload))
 	binary.BigEndian.PutUint32(b, uint32(len(f.payload)))
 	binary.BigEndian.PutUint64(b[4:], f.id)
 	b[12] = byte(f.kind)
-	_, err := w.Write(append(b, f.payload...))
-	return err
+	return append(b, f.payload...)
 }
 
-// readFrame reads a frame whose payload has at most limit bytes. Its error is io.EOF if there is
-// no further frame.
-func readFrame(r io.Reader, limit int) (frame, error) {
-	var header [headerSize]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
-		return frame{}, err
+// frames reads frames. A read that was interrupted goes on with the next call.
+type frames struct {
+	r *bufio.Reader
+	// begun is the frame of which the header was read; length is that of its payload.
+	begun  bool
+	frame  frame
+	length int
+}
+
+func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReader(r)} }
+
+// piece is how much memory is allocated before more of a payload has arrived: the length may be wrong.
+const piece = 64 << 10
+
+// next returns the next frame, whose payload has at most limit bytes. Its error is io.EOF if there is no further
+// frame.
+func (s *frames) next(limit int) (frame, error) {
+	if !s.begun {
+		header, err := s.r.Peek(headerSize)
+		if err != nil {
+			if len(header) > 0 {
+				err = whole(err)
+			}
+			return frame{}, err
+		}
+		length := binary.BigEndian.Uint32(header)
+		if int64(length) > int64(limit) {
+			return frame{}, fmt.Errorf("a frame of %d bytes: at most %d are allowed", length, limit)
+		}
+		s.begun, s.length = true, int(length)
+		s.frame = frame{id: binary.BigEndian.Uint64(header[4:]), kind: kind(header[12]), payload: make([]byte, 0, min(int(length), piece))}
+		_, _ = s.r.Discard(headerSize)
 	}
-	length := binary.BigEndian.Uint32(header[:])
-	if int64(length) > int64(limit) {
-		return frame{}, fmt.Errorf("a frame of %d bytes: at most %d are allowed", length, limit)
+	for len(s.frame.payload) < s.length {
+		have := len(s.frame.payload)
+		to := slices.Grow(s.frame.payload, min(s.length-have, max(have, piece)))
+		n, err := s.r.Read(to[have:min(cap(to), s.length)])
+		s.frame.payload = to[:have+n]
+		if err != nil {
+			return frame{}, whole(err)
+		}
 	}
-	f := frame{id: binary.BigEndian.Uint64(header[4:]), kind: kind(header[12])}
-	if length <= 64<<10 {
-		f.payload = make([]byte, length)
-		_, err := io.ReadFull(r, f.payload)
-		return f, whole(err)
-	}
-	// Memory is allocated as the bytes arrive, because the length may be wrong.
-	var b bytes.Buffer
-	_, err := io.CopyN(&b, r, int64(length))
-	f.payload = b.Bytes()
-	return f, whole(err)
+	f := s.frame
+	s.begun, s.frame = false, frame{}
+	return f, nil
 }
 
 // whole returns the error for a frame that ends early.

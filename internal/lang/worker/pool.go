@@ -234,44 +234,20 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 		_ = p.release(w, turn, outcome{})
 		return nil, 0, err
 	}
-	type result struct {
-		reply []byte
-		cpu   time.Duration
-		err   error
-	}
-	results := make(chan result, 1)
-	begin := time.Now()
-	go func() {
-		reply, cpu, err := p.ask(w, turn, job, payload)
-		results <- result{reply, cpu, err}
-	}()
-	select {
-	case r := <-results:
-		if job.Used != nil {
-			job.Used(r.cpu)
-		}
-		return r.reply, max(time.Since(begin), 1), r.err
-	case <-ctx.Done():
+	begin, cpu := time.Now(), p.begin(ctx, turn, job, payload)
+	reply, last, err := w.await()
+	if errors.Is(err, errGivenUp) {
+		go func() {
+			_, last, err := w.await()
+			_, _ = p.finish(turn, begin, cpu, last, err)
+		}()
 		return nil, max(time.Since(begin), 1), fmt.Errorf("given up: %w", Ended(ctx))
 	}
-}
-
-// ask sends a request to a worker, and releases the worker afterwards.
-func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, time.Duration, error) {
-	p.mu.Lock()
-	limit := p.lanes.limit(t.lane, job.Limit)
-	p.mu.Unlock()
-	begin, cpu := time.Now(), w.cpu()
-	if w.priority == normal && p.options.Workers > 1 {
-		timer := p.watch(w, t, cpu)
-		defer timer.Stop()
+	used, err := p.finish(turn, begin, cpu, last, err)
+	if job.Used != nil {
+		job.Used(used)
 	}
-	reply, last, err := w.ask(job.Kind, payload, limit)
-	o := outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err}
-	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
-		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
-	}
-	return reply, o.cpu, p.release(w, t, o)
+	return reply, max(time.Since(begin), 1), err
 }
 
 // longestWait limits the wait for a worker if the context of the caller has no deadline.
@@ -287,8 +263,13 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 	if err != nil {
 		return nil, err
 	}
+	select {
+	case <-turn.granted:
+		// No timers for a worker that is idle.
+		return turn, turn.err
+	default:
+	}
 	var cause error
-	what := fmt.Sprintf("wait for one of %d workers", p.options.Workers)
 	timer := time.NewTimer(longestWait)
 	defer timer.Stop()
 	select {
@@ -299,6 +280,7 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 	case <-timer.C:
 		cause = context.DeadlineExceeded
 	}
+	what := fmt.Sprintf("wait for one of %d workers", p.options.Workers)
 	p.mu.Lock()
 	left := p.lanes.leave(turn)
 	if left {

@@ -20,9 +20,13 @@ type process struct {
 	in      *os.File
 	out     *os.File
 	started time.Time
-	// last is the id of the last request.
-	last   uint64
-	stderr printable.Head
+	// last is the id of the last request, rest what is not sent yet of it, and watch what ends it; answers are read
+	// from out.
+	last    uint64
+	rest    []byte
+	watch   watch
+	answers *frames
+	stderr  printable.Head
 	// startup is the CPU time of the process before its hello.
 	startup time.Duration
 	// priority, turn, which is that of the request that it has, and used, when it had the last one, are
@@ -53,7 +57,8 @@ func start(path string, memory int64, kinds []Kind) (*process, error) {
 		closeAll(childIn, in)
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
-	p := &process{in: in, out: out, started: time.Now(), ended: make(chan struct{}), stderr: printable.Head{Limit: longestHead}}
+	p := &process{in: in, out: out, started: time.Now(), ended: make(chan struct{}), stderr: printable.Head{Limit: longestHead}, answers: newFrames(out)}
+	p.watch.process = p
 	p.cmd = &exec.Cmd{
 		Path: path, Args: []string{name}, Dir: "/",
 		Env:   []string{memoryVariable + "=" + strconv.FormatInt(memory, 10), kindsVariable + "=" + string(kinds)},
@@ -83,7 +88,8 @@ func (p *process) greet() error {
 		limit *= 4
 	}
 	_ = p.out.SetReadDeadline(time.Now().Add(limit))
-	f, err := readFrame(p.out, 0)
+	f, err := p.answers.next(0)
+	_ = p.out.SetReadDeadline(time.Time{})
 	if err == nil && f.kind == hello {
 		p.startup = p.cpu()
 		return nil
@@ -119,62 +125,6 @@ func (p *process) cpu() time.Duration {
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		_ = f.Close()
-	}
-}
-
-// busy is how many times as long as its processor time a request may take on a busy machine.
-const busy = 8
-
-// ask sends a request and returns the answer, and whether the worker must be replaced. After an
-// error, which is one of this package, the worker is dead. The limit is one of processor time: what is
-// found out must not depend on what else the machine does.
-func (p *process) ask(of Kind, payload []byte, limit time.Duration) (reply []byte, last bool, err error) {
-	deadline := time.Now().Add(busy * limit)
-	defer p.endAt(limit)()
-	_ = p.in.SetWriteDeadline(deadline)
-	_ = p.out.SetReadDeadline(deadline)
-	p.last++
-	err = writeFrame(p.in, frame{id: p.last, kind: kind(of), payload: payload})
-	var f frame
-	if err == nil {
-		f, err = readFrame(p.out, largestAnswer)
-	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		p.kill()
-		return nil, true, fmt.Errorf("%w: ended after %s", ErrTimeout, limit)
-	case err == nil && (f.id != p.last || f.kind != answer && f.kind != lastAnswer):
-		err = fmt.Errorf("expected the answer to request %d, not %q to %d", p.last, f.kind, f.id)
-	case err == nil:
-		return f.payload, f.kind == lastAnswer, nil
-	}
-	return nil, true, p.bury(err)
-}
-
-// endAt ends the wait for an answer when the process has used that much processor time, unless the returned
-// function is called before.
-func (p *process) endAt(limit time.Duration) (stop func()) {
-	const looks = 8
-	begin, done, ended := p.cpu(), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(limit / looks)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case now := <-ticker.C:
-				if p.cpu()-begin >= limit {
-					_ = p.out.SetReadDeadline(now)
-					return
-				}
-			}
-		}
-	}()
-	return func() {
-		close(done)
-		<-ended
 	}
 }
 

@@ -84,31 +84,14 @@ func (p *Pool) lower(w *process) {
 	p.counts.Lowered++
 }
 
-// watch keeps slow requests from blocking others: the worker gets the low priority or, if there must
+// overstay keeps a request that takes long from blocking others: its worker gets the low priority or, if there must
 // not be more of these, is killed.
-func (p *Pool) watch(w *process, t *turn, begin time.Duration) *time.Timer {
-	var timer *time.Timer
-	armed := make(chan struct{})
-	timer = time.AfterFunc(p.options.Slice, func() {
-		<-armed
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if w.turn != t {
-			return
-		}
-		// On a busy machine, the request may not have used the processor during that time.
-		if left := p.options.Slice - (w.cpu() - begin); left > 0 {
-			timer.Reset(max(left, time.Millisecond))
-			return
-		}
-		p.overstay(w, t)
-	})
-	close(armed)
-	return timer
-}
-
-// overstay takes the worker from a request that takes long, or its priority.
 func (p *Pool) overstay(w *process, t *turn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.turn != t {
+		return
+	}
 	p.lanes.lower(t.lane)
 	if p.workers[low].total < p.lanes.most(low) {
 		p.lanes.endTrial(t)

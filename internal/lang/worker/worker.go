@@ -103,11 +103,12 @@ func Main(handlers map[Kind]Handler) {
 // serve answers requests until in ends. If the process holds more than mostHeld bytes after an
 // answer, it marks that answer as its last.
 func serve(in io.Reader, out io.Writer, handlers map[Kind]Handler, mostHeld int64) error {
-	if err := writeFrame(out, frame{kind: hello}); err != nil {
+	if _, err := out.Write(encodeFrame(frame{kind: hello})); err != nil {
 		return err
 	}
+	requests := newFrames(in)
 	for {
-		f, err := readFrame(in, largestRequest)
+		f, err := requests.next(largestRequest)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -122,7 +123,7 @@ func serve(in io.Reader, out io.Writer, handlers map[Kind]Handler, mostHeld int6
 		if held() > mostHeld {
 			reply.kind = lastAnswer
 		}
-		if err := writeFrame(out, reply); err != nil {
+		if _, err := out.Write(encodeFrame(reply)); err != nil {
 			return err
 		}
 	}

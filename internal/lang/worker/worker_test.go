@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -283,6 +284,53 @@ func TestCallersGoAway(t *testing.T) {
 	}
 }
 
+// What a caller that goes away has begun is ended without it, wherever it was, and the worker stays.
+func TestExchangesGoOn(t *testing.T) {
+	t.Parallel()
+	payload := bytes.Repeat([]byte("x"), 1<<20)
+	reply := bytes.Repeat([]byte("y"), 100<<10)
+	for _, row := range []struct {
+		reason string
+		// Of so many bytes, the worker has read the first before the caller goes away, and sent the second.
+		read, sent int
+	}{
+		{"nothing is sent", 0, 0},
+		{"half of the request is sent", len(payload) / 2, 0},
+		{"half of the head of the answer has arrived", worker.HeaderSize + len(payload), worker.HeaderSize / 2},
+		{"half of the answer has arrived", worker.HeaderSize + len(payload), len(reply) / 2},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		requests, answers, await := worker.Exchange(ctx, t, payload)
+		whole := worker.AnswerTo(reply)
+		step := make(chan error)
+		go func() {
+			_, err := io.CopyN(io.Discard, requests, int64(row.read))
+			if err == nil {
+				_, err = answers.Write(whole[:row.sent])
+			}
+			cancel()
+			step <- err
+			if _, err = io.CopyN(io.Discard, requests, int64(worker.HeaderSize+len(payload)-row.read)); err == nil {
+				_, err = answers.Write(whole[row.sent:])
+			}
+			step <- err
+		}()
+		if _, err := await(); !errors.Is(err, worker.ErrGivenUp) {
+			t.Errorf("%s: %v", row.reason, err)
+		}
+		if err := <-step; err != nil {
+			t.Error(err)
+		}
+		got, err := await()
+		if err != nil || !bytes.Equal(got, reply) {
+			t.Errorf("%s: then %d bytes, %v", row.reason, len(got), err)
+		}
+		if err := <-step; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestProgramsThatAreNoWorkers(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"/bin/true", "/nonexistent", "/bin/cat"} {
@@ -379,16 +427,20 @@ func FuzzPipe(f *testing.F) {
 	})
 }
 
+// BenchmarkDo reports the processor time of this process alone, besides the elapsed time.
 func BenchmarkDo(b *testing.B) {
 	p := pool(b, worker.Options{})
+	ask(b, p, "hello")
+	b.ReportAllocs()
+	start := worker.CPU()
 	for b.Loop() {
-		if _, _, err := do(context.Background(), p, "", limit, "x"); err != nil {
+		if _, _, err := do(b.Context(), p, "", limit, "hello"); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(float64(worker.CPU()-start)/float64(b.N), "cpu-ns/op")
 }
 
-// Who observes jobs is told of each once, with its outcome.
 func TestDid(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
