@@ -83,7 +83,7 @@ var mayImport = []struct {
 	{"internal/engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "internal/rule", "internal/rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog", "internal/printable"}},
 	// It decides both phases of a request: the second gets the object as the first has changed it.
-	{"door/admission", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonpatch", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog", "internal/printable"}},
+	{"door/admission", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonpatch", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog", "internal/printable", "internal/turns"}},
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.

@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -115,4 +118,42 @@ func TestDecodingEndsWithTheRequest(t *testing.T) {
 	if _, err := kept.Tree(); err != nil {
 		t.Errorf("decoding once the request is over: %v", err)
 	}
+}
+
+// Small requests do not wait for large ones, and large ones wait for each other.
+func TestLargeReviewsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var decided sync.Map
+		end := make(chan struct{})
+		log := slog.New(slog.DiscardHandler)
+		h := limit.New(limit.Options{Log: log}).Proven(admission.Validate(usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
+			decided.Store(r.User.Name, true)
+			<-end
+			return usher.Allowed(), nil
+		}), admission.Options{Log: log}))
+		ask := func(user string, size int) {
+			body := strings.Replace(fmt.Sprintf(small, ""), `"operation"`, fmt.Sprintf(`"userInfo":{"username":%q},"operation"`, user), 1)
+			body = strings.Replace(body, `{"kind":"Pod"}`, fmt.Sprintf(`{"kind":"Pod","spec":%q}`, strings.Repeat("x", size)), 1)
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			go h.ServeHTTP(httptest.NewRecorder(), r)
+			synctest.Wait()
+		}
+		for i := range max(runtime.GOMAXPROCS(0)/2, 1) {
+			ask(fmt.Sprintf("large-%d", i), 300_000)
+		}
+		ask("waits", 300_000)
+		ask("small", 100)
+		for user, want := range map[string]bool{"large-0": true, "waits": false, "small": true} {
+			if _, got := decided.Load(user); got != want {
+				t.Errorf("the request of %s is decided: %v, want %v", user, got, want)
+			}
+		}
+		close(end)
+		synctest.Wait()
+		if _, got := decided.Load("waits"); !got {
+			t.Error("what waited is not decided")
+		}
+	})
 }

@@ -7,10 +7,11 @@ import (
 
 	"github.com/usher-dev/usher/internal/jsontree"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/turns"
 )
 
 // heavy is the size of an object, in bytes, above which its decoding is interrupted when the
-// request times out.
+// request times out, and of a review that waits for its turn.
 const heavy = 256 << 10
 
 // A meter charges a request for the memory that decoding its review takes, until the request times
@@ -19,6 +20,17 @@ type meter struct {
 	ctx  context.Context
 	body io.Reader
 	over atomic.Bool
+	// large means that the review waits for its turn.
+	large bool
+}
+
+// turn waits for the turn of a large review. API servers send the user before objects; if another caller
+// does not, it is in the turn of all such callers.
+func (m *meter) turn(user string) {
+	if m.large && m.ctx != nil {
+		m.large = false
+		limit.Turn(m.body, turns.OfUser(user))
+	}
 }
 
 // watch returns what a scan of the review reports its memory to, nil for the zero meter.

@@ -34,6 +34,7 @@ type review struct {
 // decode reads a review. Objects and strings are not copied: they are parts of body, which must not
 // change any more. After an error, r has the fields before it.
 func (r *review) decode(body []byte) error {
+	r.meter.large = len(body) >= heavy
 	s := &jsonscan.Scanner{}
 	s.Reset(body, unsafe.String(unsafe.SliceData(body), len(body)))
 	s.Watch(r.meter.watch())
@@ -92,8 +93,10 @@ func (r *review) requestField(s *jsonscan.Scanner, key []byte) error {
 	case "dryRun":
 		return s.Bool(&q.DryRun)
 	case "object":
+		r.meter.turn(q.User.Name)
 		return r.raw(s, &q.Object)
 	case "oldObject":
+		r.meter.turn(q.User.Name)
 		return r.raw(s, &q.OldObject)
 	case "options":
 		return r.raw(s, &q.Options)

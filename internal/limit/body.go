@@ -38,6 +38,8 @@ type body struct {
 	// spent is the memory that the request uses, granted what it may use until it takes more.
 	spent, granted int64
 	slot, done     bool
+	// turn ends the turn of a large request.
+	turn func()
 	// err is why there will be no more to read.
 	err error
 }
@@ -142,6 +144,9 @@ func (b *body) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done = true
+	if b.turn != nil {
+		b.turn()
+	}
 	if b.granted > 0 {
 		b.limiter.bytes.give(b.who, b.granted)
 	}

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,8 @@ type Limiter struct {
 	options Options
 	slots   *pool // nil without limit
 	bytes   *pool
+	// large are the turns of large requests; the address of a caller is its user.
+	large *pool
 	// told is when excess requests were last logged, in nanoseconds.
 	told atomic.Int64
 }
@@ -78,13 +81,15 @@ func New(o Options) *Limiter {
 	l := &Limiter{options: o.withDefaults()}
 	l.bytes = newPool(o.Bytes, l.shared(o.Bytes), step, l.places())
 	l.slots = l.newSlots()
+	turns := int64(max(runtime.GOMAXPROCS(0)/2, 1))
+	l.large = newPool(turns, turns, 1, newPool(places, places, 1, nil))
 	return l
 }
 
-// Beside returns a limiter with its own slots and callers that takes its bytes from those of l. It
+// Beside returns a limiter with its own slots and callers that takes its bytes, and the turns of large requests, from those of l. It
 // ignores Options.Bytes.
 func (l *Limiter) Beside(o Options) *Limiter {
-	other := &Limiter{options: o.withDefaults(), bytes: l.bytes}
+	other := &Limiter{options: o.withDefaults(), bytes: l.bytes, large: l.large}
 	other.slots = other.newSlots()
 	return other
 }
