@@ -89,7 +89,7 @@ image: ## build the image IMAGE for PLATFORMS (linux/amd64) with docker, or with
 	$(BUILDER) --platform $(PLATFORMS) --tag $(IMAGE) --file Dockerfile bin/image
 
 # What is released or measured is compiled with the profile.
-image pgo bench bench-cluster soak: PGO = $(PROFILE)
+image pgo bench bench-cluster bench-scale soak: PGO = $(PROFILE)
 
 .PHONY: pgo
 pgo: build $(BENCH) ## record the profile for profile-guided optimization of bin/usher
@@ -292,6 +292,11 @@ PODS ?= 500
 .PHONY: bench-cluster
 bench-cluster: build $(SANDBOX) ## measure the CPU that validating policies add to PODS (500) pods: of the API server, with Usher as webhook, as plugin
 	cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestCost ./situations -args -cost $(PODS)
+
+# The figures of docs/scale.md; CPU and memory mean something on an idle machine only.
+.PHONY: bench-scale
+bench-scale: build ## measure start, memory and CPU of a server as policies and requests grow
+	hack/scale.sh $(USHER)
 
 .PHONY: bench-audit
 bench-audit: build $(SANDBOX) ## audit AUDITED (20000) pods by 100 policies on a real API server: time, CPU, memory, requests, admission meanwhile
