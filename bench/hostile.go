@@ -66,7 +66,7 @@ func (s *siege) run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer r.close()
-	server, err := r.start(ctx, target{name: "hostile", policies: s.policies()})
+	server, err := r.start(ctx, target{name: "hostile", policies: s.policies(), hostile: true})
 	if err != nil {
 		return err
 	}

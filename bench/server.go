@@ -69,8 +69,10 @@ func (r *rig) start(ctx context.Context, t target) (*server, error) {
 	}
 	command := exec.Command(self, "reference", t.reference, certFile, keyFile)
 	if t.reference == "" {
-		if _, err := rulesIn(t.policies); err != nil {
-			return nil, err
+		if !t.hostile {
+			if _, err := rulesIn(t.policies); err != nil {
+				return nil, err
+			}
 		}
 		if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(t.policies), 0o600); err != nil {
 			return nil, err

@@ -16,6 +16,8 @@ type target struct {
 	// limit is the most CPU that a request may take, in those of the ordinary webhook; 0
 	// if nothing is promised.
 	limit float64
+	// hostile means that some policies do not compile.
+	hostile bool
 }
 
 // The references that the others are compared with.
