@@ -86,7 +86,7 @@ helps, and 2 if policies or objects cannot be used.`,
 	flags.StringVar(&x.action, "action", string(v1alpha1.ExemptionActionSkip), "what follows instead of the denial: Skip, Warn or Audit")
 	cli.Offer(cmd, "action", string(v1alpha1.ExemptionActionSkip), string(v1alpha1.ExemptionActionWarn), string(v1alpha1.ExemptionActionAudit))
 	flags.StringArrayVar(&x.images, "image", nil, "exempt only containers with this image, which may contain one * (repeatable)")
-	flags.StringVar(&x.name, "exemption-name", "", "name of the exemption (default: from the policy and the object)")
+	flags.StringVar(&x.name, "exemption-name", "", "name of the exemption (default: from the policy, the namespace and the object, with a hash of what is exempt)")
 	return cmd
 }
 

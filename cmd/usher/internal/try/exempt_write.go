@@ -110,10 +110,29 @@ func allowed(findings []usher.Finding) error {
 			refs = append(refs, ref)
 		}
 	}
+	if exempt := exemptBy(findings); exempt != "" {
+		return fmt.Errorf("%w by %s; to extend it, write a later expiresAt in it", errAllowed, exempt)
+	}
 	if len(refs) == 0 {
 		return errNeedless
 	}
 	return fmt.Errorf("%w, with a warning or an audit annotation of %s: --if-denied writes the exemption before they deny", errAllowed, strings.Join(refs, ", "))
+}
+
+// exemptBy names the exemption because of which a request is not refused that ends first; empty if there is none.
+func exemptBy(findings []usher.Finding) string {
+	var first *usher.Exemption
+	for i := range findings {
+		for j := range findings[i].Exemptions {
+			if x := &findings[i].Exemptions[j]; first == nil || x.ExpiresAt.Before(first.ExpiresAt) {
+				first = x
+			}
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return printable.Line(first.String()) + ", until " + first.ExpiresAt.UTC().Format(time.RFC3339)
 }
 
 // same reports whether two exemptions are the same.
@@ -203,9 +222,6 @@ func (o *exemptionOptions) tree(v *verdict, refs []exemptRef, w *workload) (map[
 		name, generated, rules = w.name, "", w.rules(parts)
 	}
 	metadata := map[string]any{"name": o.name}
-	if o.name == "" {
-		metadata["name"] = validName(refs[0].name + "-" + strings.TrimSuffix(name+generated, "-"))
-	}
 	match := map[string]any{"resourceRules": rules}
 	kind := "ClusterPolicyExemption"
 	switch {
@@ -232,6 +248,11 @@ func (o *exemptionOptions) tree(v *verdict, refs []exemptRef, w *workload) (map[
 	if len(o.images) > 0 {
 		spec["images"] = anys(o.images)
 	}
+	if o.name == "" {
+		if metadata["name"], err = exemptionName(refs[0].name, r, name+generated, spec); err != nil {
+			return nil, err
+		}
+	}
 	return map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata, "spec": spec}, nil
 }
 
@@ -255,38 +276,9 @@ func anys(texts []string) []any {
 	return all
 }
 
-// nameAndPrefix returns the name of the object of a request, or the prefix of a name that is
-// generated.
-func nameAndPrefix(r *usher.Request) (name, generated string, err error) {
-	object, err := r.Target().Tree()
-	if err != nil {
-		return "", "", err
-	}
-	metadata, _ := object["metadata"].(map[string]any)
-	if name, _ = metadata["name"].(string); name == "" {
-		name = r.Name
-	}
-	if name == "" {
-		generated, _ = metadata["generateName"].(string)
-	}
-	return name, generated, nil
-}
-
 // inNamespace reports whether the object of a request is in a namespace.
 func inNamespace(r *usher.Request) bool {
 	return r.Namespace != "" && (r.Resource.Resource != "namespaces" || r.Resource.Group != "")
-}
-
-// validName returns the name of an exemption, without characters that names must not have.
-func validName(text string) string {
-	const most = 253
-	clean := strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' {
-			return c
-		}
-		return '-'
-	}, strings.ToLower(text))
-	return strings.Trim(clean[:min(len(clean), most)], "-.")
 }
 
 func policyOf(tree map[string]any) (api.Policy, error) {
