@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/usher-dev/usher/internal/manifest"
 )
@@ -47,6 +48,9 @@ func (p *Policy) bind(spec *yaml.Node, s Settings) error {
 	}
 	for _, binding := range list.Content {
 		binding.Style = 0
+		if len(s.Excluded) > 0 {
+			exclude(binding, s.Excluded)
+		}
 		var params map[string]any
 		if slices.Contains(chosen, binding) {
 			params = s.Params
@@ -175,6 +179,28 @@ func narrow(match *yaml.Node, namespace string, namespaced bool) {
 	for _, rule := range rules.Content {
 		setText(rule, "scope", "Namespaced")
 	}
+}
+
+// exclude has a binding match nothing in namespaces.
+func exclude(binding *yaml.Node, namespaces []string) {
+	match := child(binding, "matchResources")
+	match.Style = 0
+	values := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	for _, name := range namespaces {
+		values.Content = append(values.Content, text(name))
+	}
+	others := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+	setText(others, "key", corev1.LabelMetadataName)
+	setText(others, "operator", string(metav1.LabelSelectorOpNotIn))
+	set(others, "values", values)
+	selector := child(match, "namespaceSelector")
+	selector.Style = 0
+	expressions := manifest.Member(selector, "matchExpressions")
+	if expressions == nil {
+		expressions = &yaml.Node{Kind: yaml.SequenceNode}
+		set(selector, "matchExpressions", expressions)
+	}
+	expressions.Content = append(expressions.Content, others)
 }
 
 // deep returns a copy of a tree.

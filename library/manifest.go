@@ -31,6 +31,8 @@ type Settings struct {
 	// Namespaced says that the policy is for objects without a namespace, too, to which bindings of
 	// Namespaces must not extend.
 	Namespaced bool
+	// Excluded are namespaces that no binding is for.
+	Excluded []string
 	// Within makes the policy an ObjectPolicy of this namespace, unless it is empty. Whether that means the
 	// same is for the caller to know.
 	Within string

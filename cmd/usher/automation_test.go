@@ -137,6 +137,8 @@ func TestInit(t *testing.T) {
 		nil,
 		{"--pack", "supply-chain", "--pack", "wildcard-roles", "--pack", "seccomp-default"},
 		{"--pack", "supply-chain", "--params", "registries=[registry.acme.example]"},
+		{"--pack", "supply-chain", "--action", "Deny", "--params", "registries=[registry.acme.example]"},
+		{"--pack", "supply-chain", "--action", "Deny", "--infrastructure-namespaces", "kube-system,cilium,longhorn-system"},
 		{"--pack", "image-tags", "--pack", "pull-secrets", "--params", "names=[ours]", "--action", "Deny"},
 		{"--pack", "pod-security-baseline-sysctls", "--pack", "pod-security-baseline-host-ports", "--params", "exemptRuntimeClasses=[gvisor]", "--params", "version=v1.30"},
 	} {

@@ -32,6 +32,9 @@ type Options struct {
 	// Upstream says that API servers enforce Kubernetes' own admission policies, which are asked
 	// about almost all requests. Otherwise Usher does.
 	Upstream bool
+	// Infrastructure are the namespaces in which the pod networks, storage drivers, names and certificates of the
+	// cluster are: those of the samples are tried in each. None means the namespaces of the samples.
+	Infrastructure []string
 }
 
 // An Effect is what a policy does to a request.
@@ -87,6 +90,9 @@ func Check(ctx context.Context, rules []rule.Rule, o Options) (Report, error) {
 	requests, err := Requests(o.Registered.Namespace)
 	if own := rules[0].Policy.Namespace; own != "" {
 		requests, err = requestsIn(own, o.Registered.Namespace)
+	}
+	if err == nil {
+		requests, err = installed(requests, o.Infrastructure)
 	}
 	if err != nil {
 		return Report{}, err

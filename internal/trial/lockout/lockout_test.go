@@ -284,7 +284,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{
 			"what is refused, grouped, with the first", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, podTemplates: "Off", validations: [{expression: "!has(object.spec.hostNetwork)", message: no node network}]}`),
-			rule.Error, []string{"spec.validations[0]: the rule refuses 2 requests", "network 1, administration 1", "in namespace pod-network, a pod of the DaemonSet route-agent is made (no node network", "namespaceSelector, excludeSubjects", "(pod-network is the namespace of the sample: in your cluster, those of its CNI, CSI, DNS and other add-ons: docs/checking.md#lock-out)"},
+			rule.Error, []string{"spec.validations[0]: the rule refuses 2 requests", "network 1, administration 1", "in namespace pod-network, a pod of the DaemonSet route-agent is made (no node network", "namespaceSelector, excludeSubjects", "(pod-network is the namespace of the sample: in your cluster, those of its CNI, CSI, DNS and other add-ons, which usher check --infrastructure-namespaces names: docs/checking.md#lock-out)"},
 		},
 		{
 			"a rule that fails", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}]}, validations: [{expression: "object.spec.absent == 1"}]}`),

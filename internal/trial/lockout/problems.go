@@ -81,15 +81,15 @@ func about(some []Finding) string {
 	return fmt.Sprintf("%d requests %s%s", len(some), which, samples)
 }
 
-// where says what the namespaces of findings are called in a cluster. For a policy of a namespace they are its own,
-// and kube-system is what it is everywhere.
+// where says what the namespaces of add-ons in findings are called in a cluster. For a policy of a namespace they are its
+// own.
 func where(some []Finding) string {
 	if some[0].Policy.Namespace != "" {
 		return ""
 	}
 	var names []string
 	for i := range some {
-		if name := some[i].Namespace; name != "" && name != "kube-system" && !slices.Contains(names, name) {
+		if name := some[i].Namespace; slices.Contains(addons, name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -103,7 +103,7 @@ func where(some []Finding) string {
 }
 
 // meant says which namespaces of a cluster those of the samples are.
-const meant = "those of its CNI, CSI, DNS and other add-ons: docs/checking.md#lock-out"
+const meant = "those of its CNI, CSI, DNS and other add-ons, which usher check --infrastructure-namespaces names: docs/checking.md#lock-out"
 
 // topics returns the groups of findings with how many there are of each.
 func topics(findings []Finding) string {

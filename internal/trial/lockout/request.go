@@ -62,24 +62,72 @@ func requestsIn(own, namespace string) ([]Request, error) {
 	if err != nil || slices.ContainsFunc(all, func(r Request) bool { return r.Namespace == own && !slices.Contains(teams, own) }) {
 		return all, err
 	}
-	name, err := json.Marshal(own)
-	if err != nil {
-		return nil, fmt.Errorf("make requests of lock-out: %w", err)
-	}
 	for i := range all {
-		r := &all[i]
-		if !slices.Contains(teams, r.Namespace) {
+		if !slices.Contains(teams, all[i].Namespace) {
 			continue
 		}
-		was := fmt.Appendf(nil, `"namespace":%q`, r.Namespace)
-		is := append([]byte(`"namespace":`), name...)
-		r.Namespace, r.New, r.Old = own, bytes.ReplaceAll(r.New, was, is), bytes.ReplaceAll(r.Old, was, is)
+		if all[i], err = all[i].renamed(all[i].Namespace, own); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
 
-// teams are the namespaces of teams in the recorded requests.
-var teams = []string{"shop", "leaving"}
+// installed returns requests with those in a namespace of add-ons, or by a ServiceAccount of it, for each of the namespaces
+// in its place, if there are any.
+func installed(all []Request, namespaces []string) ([]Request, error) {
+	if len(namespaces) == 0 {
+		return all, nil
+	}
+	var moved []Request
+	for i := range all {
+		at := slices.IndexFunc(addons, func(name string) bool {
+			return all[i].Namespace == name || strings.Contains(all[i].User, ":"+name+":")
+		})
+		if at < 0 {
+			moved = append(moved, all[i])
+			continue
+		}
+		for _, namespace := range namespaces {
+			one, err := all[i].renamed(addons[at], namespace)
+			if err != nil {
+				return nil, err
+			}
+			moved = append(moved, one)
+		}
+	}
+	return moved, nil
+}
+
+// renamed returns the request with another name of a namespace, and of its ServiceAccounts.
+func (r Request) renamed(from, to string) (Request, error) {
+	name, err := json.Marshal(to)
+	if err != nil {
+		return r, fmt.Errorf("make requests of lock-out: %w", err)
+	}
+	was := fmt.Appendf(nil, `"namespace":%q`, from)
+	is := append([]byte(`"namespace":`), name...)
+	r.New, r.Old = bytes.ReplaceAll(r.New, was, is), bytes.ReplaceAll(r.Old, was, is)
+	account := func(text string) string {
+		return strings.TrimSuffix(strings.Replace(text+":", ":"+from+":", ":"+to+":", 1), ":")
+	}
+	if r.Namespace == from {
+		r.Namespace = to
+	}
+	r.User = account(r.User)
+	groups := make([]string, len(r.Groups))
+	for i := range groups {
+		groups[i] = account(r.Groups[i])
+	}
+	r.Groups = groups
+	return r, nil
+}
+
+// teams and addons are the namespaces of teams, and of add-ons of the cluster, in the recorded requests.
+var (
+	teams  = []string{"shop", "leaving"}
+	addons = []string{"pod-network", "storage-drivers", "cluster-dns", "certificates"}
+)
 
 func parse(text []byte) ([]Request, error) {
 	var all []Request

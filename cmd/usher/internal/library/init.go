@@ -29,6 +29,7 @@ var start embed.FS
 func Init(s cli.Streams) *cobra.Command {
 	var flags packs.Flags
 	var chosen []string
+	n := names{addons: []string{"kube-system"}}
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a repository of policies to start from",
@@ -39,10 +40,15 @@ of their cases exists, nothing is written. The README says where the names of th
 for who renames one. With --pack none it writes only the workflow, the
 hooks and the README, beside policies that you have.
 
+--infrastructure-namespaces names the namespaces of the pod network, storage drivers, DNS and
+other add-ons of the cluster, without whose pods it cannot recover. The bindings of the policies
+leave them out, and the workflow and the hooks have 'usher check' try the policies there.
+
 The cases have the params and actions of the pack, so that they pass with any --params and
 --action, and go on passing when you change those of the policies.`,
 		Example: `  usher init policies
   usher init --pack supply-chain --pack networking --params 'registries=[registry.acme.example]' policies
+  usher init --pack supply-chain --action Deny --infrastructure-namespaces kube-system,cilium,longhorn-system
   usher init --pack none`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,32 +56,22 @@ The cases have the params and actions of the pack, so that they pass with any --
 			if len(args) == 1 {
 				dir = args[0]
 			}
+			if err := packs.CheckInfrastructure(n.addons); err != nil {
+				return err
+			}
+			n.packs = strings.Join(chosen, " ")
 			policies, settings, err := selected(&flags, chosen)
 			if err != nil {
 				return err
 			}
-			made, err := repository(dir, policies, settings, strings.Join(chosen, " "))
-			if err != nil {
-				return err
-			}
-			kept, err := files.Write(dir, made, files.Keep)
-			if _, ok := errors.AsType[*files.ExistsError](err); ok {
-				err = fmt.Errorf("%w: choose another folder; 'usher library install --out' updates policies", err)
-			}
-			if err != nil {
-				return err
-			}
-			for _, path := range kept {
-				cli.Notef(cmd, s, "note", "%s exists, and stays as it is", filepath.Join(dir, path))
-			}
-			_, err = fmt.Fprintln(s.Out, summary(dir, len(policies), made, kept))
-			return err
+			return n.write(cmd, s, dir, policies, settings)
 		},
 	}
 	cmd.Flags().StringArrayVar(&chosen, "pack", []string{"best-practices"}, "pack or policy to begin with, such as supply-chain, or none (repeatable)")
 	if err := cmd.RegisterFlagCompletionFunc("pack", flags.Complete); err != nil {
 		panic(err)
 	}
+	cmd.Flags().StringSliceVar(&n.addons, packs.InfrastructureFlag, n.addons, packs.Infrastructure)
 	flags.Register(cmd)
 	flags.RegisterSettings(cmd)
 	return cmd
@@ -147,22 +143,62 @@ func unpinned(version string, wrote func(path string) bool) string {
 	return notes
 }
 
-// repository returns the files of a repository with policies in a folder.
-func repository(dir string, policies []library.Policy, settings []library.Settings, names string) ([]files.File, error) {
-	readme, err := start.ReadFile("init/README.md")
+// Names are what the files of a repository name: packs, and the namespaces of add-ons of the cluster.
+type names struct {
+	packs  string
+	addons []string
+}
+
+// read returns a file of a repository.
+func (n names) read(file string) ([]byte, error) {
+	text, err := start.ReadFile("init/" + file)
 	if err != nil {
-		return nil, fmt.Errorf("read README: %w", err)
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	text = bytes.ReplaceAll(text, []byte("PACKS"), []byte(n.packs))
+	return bytes.ReplaceAll(text, []byte("ADDONS"), []byte(strings.Join(n.addons, ","))), nil
+}
+
+// write writes a repository into a folder, and says what to do next.
+func (n names) write(cmd *cobra.Command, s cli.Streams, dir string, policies []library.Policy, settings []library.Settings) error {
+	made, err := n.repository(dir, policies, settings)
+	if err != nil {
+		return err
+	}
+	kept, err := files.Write(dir, made, files.Keep)
+	if _, ok := errors.AsType[*files.ExistsError](err); ok {
+		err = fmt.Errorf("%w: choose another folder; 'usher library install --out' updates policies", err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, path := range kept {
+		cli.Notef(cmd, s, "note", "%s exists, and stays as it is", filepath.Join(dir, path))
+	}
+	text := summary(dir, len(policies), made, kept)
+	if !cmd.Flags().Changed(packs.InfrastructureFlag) {
+		text += "\nthe workflow and the hooks check that policies do not keep add-ons in kube-system from running: name all namespaces of yours with --" + packs.InfrastructureFlag
+	}
+	_, err = fmt.Fprintln(s.Out, text)
+	return err
+}
+
+// repository returns the files of a repository with policies in a folder.
+func (n names) repository(dir string, policies []library.Policy, settings []library.Settings) ([]files.File, error) {
+	readme, err := n.read("README.md")
+	if err != nil {
+		return nil, err
 	}
 	if len(policies) == 0 {
 		readme, _, _ = bytes.Cut(readme, []byte("\nThe policies are from the library"))
 	}
-	workflow, err := start.ReadFile("init/workflow.yaml")
+	workflow, err := n.read("workflow.yaml")
 	if err != nil {
-		return nil, fmt.Errorf("read workflow: %w", err)
+		return nil, err
 	}
-	hooks, err := start.ReadFile("init/pre-commit.yaml")
+	hooks, err := n.read("pre-commit.yaml")
 	if err != nil {
-		return nil, fmt.Errorf("read hooks: %w", err)
+		return nil, err
 	}
 	version := installable(cli.BuildVersion().Version)
 	hooks = bytes.ReplaceAll(hooks, []byte("rev: VERSION"), []byte("rev: "+cmp.Or(version, "main")))
@@ -175,12 +211,14 @@ func repository(dir string, policies []library.Policy, settings []library.Settin
 	}
 	workflow = bytes.ReplaceAll(workflow, []byte("usher@VERSION"), []byte("usher@"+cmp.Or(version, "main")))
 	all := []files.File{
-		{Path: "README.md", Optional: true, Content: bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
-		{Path: workflowFile, Optional: true, Content: bytes.ReplaceAll(workflow, []byte("{version: VERSION}"), []byte("{version: '"+version+"'}"))},
+		{Path: "README.md", Optional: true, Content: readme},
+		{Path: workflowFile, Optional: true, Content: bytes.ReplaceAll(workflow, []byte("version: VERSION"), []byte("version: '"+version+"'"))},
 		{Path: hooksFile, Optional: true, Content: hooks},
 	}
 	for i := range policies {
 		p := &policies[i]
+		// Those of the library leave out kube-system.
+		settings[i].Excluded = slices.DeleteFunc(slices.Clone(n.addons), func(name string) bool { return name == "kube-system" })
 		manifest, err := p.Manifest(settings[i])
 		if err != nil {
 			return nil, err

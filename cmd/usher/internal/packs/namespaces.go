@@ -23,10 +23,8 @@ func (f *Flags) checkNamespaces(found []library.Policy, settings []library.Setti
 	if f.action == "" && len(f.params) == 0 {
 		return errors.New("--namespaces is for --action and --params: say what is different there, as in --action Deny")
 	}
-	for _, namespace := range f.namespaces {
-		if errs := validation.IsDNS1123Label(namespace); len(errs) > 0 {
-			return fmt.Errorf("--namespaces %q: not the name of a namespace: %s", namespace, errs[0])
-		}
+	if err := checkNames("namespaces", f.namespaces); err != nil {
+		return err
 	}
 	for i := range found {
 		within, outside := scopes(&found[i])
@@ -34,6 +32,25 @@ func (f *Flags) checkNamespaces(found []library.Policy, settings []library.Setti
 			return fmt.Errorf("--namespaces: policy %s is only for objects that are in no namespace: install it by itself", found[i].Name)
 		}
 		settings[i].Namespaced = outside
+	}
+	return nil
+}
+
+// InfrastructureFlag names the flag of the namespaces without whose pods a cluster cannot recover, and Infrastructure
+// describes it.
+const (
+	InfrastructureFlag = "infrastructure-namespaces"
+	Infrastructure     = "namespaces of the pod network, storage drivers, DNS and other add-ons of the cluster"
+)
+
+// CheckInfrastructure returns an error for a wrong value of the flag.
+func CheckInfrastructure(names []string) error { return checkNames(InfrastructureFlag, names) }
+
+func checkNames(flag string, names []string) error {
+	for _, name := range names {
+		if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+			return fmt.Errorf("--%s %q: not the name of a namespace: %s", flag, name, errs[0])
+		}
 	}
 	return nil
 }

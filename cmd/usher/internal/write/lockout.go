@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/packs"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
@@ -22,10 +23,12 @@ import (
 type lockoutFlag struct {
 	on                bool
 	namespaceSelector string
+	infrastructure    []string
 }
 
 func (f *lockoutFlag) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.on, "lockout", false, "also try the policies on the requests without which a cluster cannot recover; part of --strict")
+	cmd.Flags().StringSliceVar(&f.infrastructure, packs.InfrastructureFlag, nil, packs.Infrastructure+", for --lockout in place of the namespaces of its samples")
 	cmd.Flags().StringVar(&f.namespaceSelector, "webhook-namespace-selector", "", "label selector of the namespaces whose objects API servers send, for --lockout")
 }
 
@@ -33,6 +36,10 @@ func (f *lockoutFlag) register(cmd *cobra.Command) {
 // admission policies.
 func (f *lockoutFlag) options() (lockout.Options, error) {
 	o := lockout.Options{Registered: webhookconfig.Options{Namespace: "usher-system"}, Upstream: true}
+	if err := packs.CheckInfrastructure(f.infrastructure); err != nil {
+		return o, err
+	}
+	o.Infrastructure = f.infrastructure
 	if f.namespaceSelector == "" {
 		return o, nil
 	}
