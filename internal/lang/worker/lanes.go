@@ -17,6 +17,8 @@ import (
 type lanes struct {
 	workers int
 	byKey   map[laneKey]*lane
+	// waiting is how many requests wait in all lanes.
+	waiting int
 	now     func() time.Time
 	// trials are the workers of normal priority with a request of a tenant that is not proven, and
 	// mostTrials how many there may be.
@@ -123,6 +125,7 @@ func (l *lanes) join(key laneKey, size size) (*turn, bool) {
 	}
 	t := &turn{lane: lane, size: size, since: l.now(), granted: make(chan struct{})}
 	lane.waiting = append(lane.waiting, t)
+	l.waiting++
 	return t, true
 }
 
@@ -152,6 +155,7 @@ func (l *lanes) leave(t *turn) bool {
 		return false
 	}
 	t.lane.waiting = slices.Delete(t.lane.waiting, i, i+1)
+	l.waiting--
 	return true
 }
 
@@ -165,6 +169,9 @@ func (l *lanes) priority(lane *lane) priority {
 
 // next returns the lane whose request may have a worker of a priority next; nil if there is none.
 func (l *lanes) next(p priority) *lane {
+	if l.waiting == 0 {
+		return nil
+	}
 	now := l.now()
 	var next *lane
 	for _, lane := range l.byKey {
@@ -224,6 +231,7 @@ func (l *lanes) grant(w *process) *turn {
 	t := lane.waiting[0]
 	lane.waiting = lane.waiting[1:]
 	lane.running++
+	l.waiting--
 	t.worker, w.turn = w, t
 	if t.trial = w.priority == normal && lane.quick < proof; t.trial {
 		l.trials++
@@ -340,17 +348,9 @@ func (l *lanes) fail(p priority, err error) {
 			t.err = err
 			close(t.granted)
 		}
+		l.waiting -= len(lane.waiting)
 		lane.waiting = nil
 	}
-}
-
-// waiting returns the number of waiting requests.
-func (l *lanes) waiting() int {
-	n := 0
-	for _, lane := range l.byKey {
-		n += len(lane.waiting)
-	}
-	return n
 }
 
 // lowered lists the tenants whose requests have the low priority, except background jobs.

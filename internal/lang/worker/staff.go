@@ -163,7 +163,7 @@ func (p *Pool) grantAfter(wait time.Duration) {
 	time.AfterFunc(wait, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.lanes.waiting() > 0 {
+		if p.lanes.waiting > 0 {
 			p.grant()
 		}
 	})

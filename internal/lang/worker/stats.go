@@ -40,7 +40,7 @@ func (p *Pool) Stats() Stats {
 			s.LowPriority = set.total - set.starting
 		}
 	}
-	s.Waiting, s.LowTenants = p.lanes.waiting(), p.lanes.lowered()
+	s.Waiting, s.LowTenants = p.lanes.waiting, p.lanes.lowered()
 	return s
 }
 

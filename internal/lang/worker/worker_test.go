@@ -429,18 +429,29 @@ func FuzzPipe(f *testing.F) {
 
 // BenchmarkDo reports the processor time of this process alone, besides the elapsed time.
 func BenchmarkDo(b *testing.B) {
-	p := pool(b, worker.Options{})
-	ask(b, p, "hello")
-	b.ReportAllocs()
-	start := worker.CPU()
-	for b.Loop() {
-		if _, _, err := do(b.Context(), p, "", limit, "hello"); err != nil {
-			b.Fatal(err)
-		}
+	for _, tenants := range []int{1, 1000} {
+		b.Run(fmt.Sprint(tenants, " tenants"), func(b *testing.B) {
+			p := pool(b, worker.Options{})
+			names := make([]string, tenants)
+			for i := range names {
+				names[i] = fmt.Sprint("tenant-", i)
+				if _, _, err := do(b.Context(), p, names[i], limit, "x"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			start := worker.CPU()
+			for i := 0; b.Loop(); i++ {
+				if _, _, err := do(b.Context(), p, names[i%tenants], limit, "x"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(worker.CPU()-start)/float64(b.N), "cpu-ns/op")
+		})
 	}
-	b.ReportMetric(float64(worker.CPU()-start)/float64(b.N), "cpu-ns/op")
 }
 
+// Who observes jobs is told of each once, with its outcome.
 func TestDid(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
