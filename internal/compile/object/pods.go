@@ -3,6 +3,7 @@ package object
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
@@ -37,7 +38,9 @@ func (c *compilation) podTemplates(s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTem
 		c.Fail("spec.podTemplates", fmt.Sprintf("%q is not a value of podTemplates", s.PodTemplates), "use Deny, Warn or Off")
 		return v1alpha1.PodTemplatesOff
 	}
-	if !createsPods(resources) {
+	if field, name := misspelledPods(resources); field != "" && !createsPods(resources) {
+		c.Fail(field, "there is no resource "+name+": the policy is not for pods that are created", "did you mean pods?")
+	} else if !createsPods(resources) {
 		c.Fail(
 			"spec.podTemplates", "the policy is not for pods that are created, so it does not judge the pods of workloads",
 			"add pods with the operation CREATE to spec.matchConstraints.resourceRules, or remove podTemplates",
@@ -66,6 +69,18 @@ func SilentOnPods(s *v1alpha1.ObjectPolicySpec) bool {
 	return creates("", "pods") && slices.ContainsFunc(rule.OfWorkloads(nil).Rules, func(w rule.ResourceRule) bool {
 		return slices.ContainsFunc(w.Resources, func(resource string) bool { return creates(w.Groups[0], resource) })
 	})
+}
+
+// misspelledPods returns the field of a resource that is called as kubectl may call pods, and API servers do not.
+func misspelledPods(m *rule.ResourceMatch) (field, name string) {
+	for i, r := range m.Rules {
+		for j, name := range r.Resources {
+			if slices.Contains(r.Groups, "") && name != "pods" && slices.Contains([]string{"pod", "pods", "po"}, strings.ToLower(name)) {
+				return fmt.Sprintf("spec.matchConstraints.resourceRules[%d].resources[%d]", i, j), name
+			}
+		}
+	}
+	return "", ""
 }
 
 // createsPods reports whether a match is for a pod that is created, whose name is not known yet.

@@ -53,6 +53,8 @@ func TestPodTemplates(t *testing.T) {
 		{"pods are only updated", []admissionv1.NamedRuleWithOperations{of("UPDATE", "pods")}, "", false, false, ""},
 		{"the pods of another group", []admissionv1.NamedRuleWithOperations{apps}, "", false, false, ""},
 		{"other resources", []admissionv1.NamedRuleWithOperations{of("CREATE", "services")}, "Deny", false, false, noPods},
+		{"a resource that is misspelled", []admissionv1.NamedRuleWithOperations{of("CREATE", "pod")}, "Deny", false, false, "spec.matchConstraints.resourceRules[0].resources[0]: there is no resource pod: the policy is not for pods that are created"},
+		{"a resource with a similar name", []admissionv1.NamedRuleWithOperations{of("CREATE", "nodes")}, "Deny", false, false, noPods},
 		{"pods that are only deleted, and it is to warn", []admissionv1.NamedRuleWithOperations{of("DELETE", "pods")}, "Warn", false, false, noPods},
 		{"subresources of pods", []admissionv1.NamedRuleWithOperations{of("UPDATE", "pods/ephemeralcontainers")}, "Warn", false, false, noPods},
 		{"pods by name, when those of workloads have none", []admissionv1.NamedRuleWithOperations{named}, "Deny", false, false, noPods},
