@@ -32,7 +32,8 @@ const statusLong = `Status says whether a cluster is protected as its policies s
 
 * do API servers call Usher? It writes a policy that does not compile as a dry run, which only
   a webhook of Usher refuses. This needs the right to create and patch clustervalidatepolicies.
-* which replicas run, and what of them does not work (the line failing: of /readyz?verbose)
+* which replicas run, and what of them does not work (the line failing: of /readyz?verbose), as CRDs
+  that are missing or lack fields; servers outside of the cluster are asked at the URLs of webhooks
 * which webhooks are registered, and which of them fail open: API servers admit what these
   would decide while Usher does not answer; namespaces that no policy is for, and from which
   API servers therefore send nothing
@@ -40,7 +41,8 @@ const statusLong = `Status says whether a cluster is protected as its policies s
   has written into their status
 * the last decisions, if replicas serve their API (--api-address): the policies that refused most of
   them, and the slowest ones
-* which policies have warnings, and which exemptions are from all policies of a kind or end within a day
+* which policies have warnings, and which exemptions are not in force, are from all policies of a kind,
+  or end within a day
 
 What to look at first is listed with the command that says more, of three policies each. What you
 have no right to ask is listed as not known, with the right that is missing. It asks about admission; of
@@ -143,6 +145,8 @@ type reach struct {
 	// of namespaces alone, and see no replica; else "".
 	listed bool
 	tenant string
+	// broken are the parts of replicas that do not work.
+	broken []brokenParts
 }
 
 // admits says that API servers admit some requests without an answer.
@@ -236,6 +240,7 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	if err != nil {
 		return nil, err
 	}
+	r.wrongParts()
 	for i := range all {
 		if err := r.policy(&all[i]); err != nil {
 			return nil, err

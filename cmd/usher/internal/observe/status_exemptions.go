@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/compile"
@@ -21,8 +22,8 @@ import (
 // endsSoon is how long before its end status names an exemption.
 const endsSoon = 24 * time.Hour
 
-// exempting returns the exemptions to look at, those of the cluster first: in force, and from all policies of a kind or
-// about to end.
+// exempting returns the exemptions to look at, those of the cluster first: what no replica takes although it has not
+// ended, and what is in force, and from all policies of a kind or about to end.
 func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 	type exemption struct {
 		note lookAt
@@ -32,7 +33,13 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 	for i := range policies {
 		object := policies[i].Object
 		spec, ok := api.Spec(object).(*usherv1alpha1.PolicyExemptionSpec)
-		if !ok || spec.Suspend || !now.Before(spec.ExpiresAt.Time) || !valid(object) {
+		if !ok || spec.Suspend || !now.Before(spec.ExpiresAt.Time) {
+			continue
+		}
+		ref := compile.Ref(object)
+		run := "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o yaml"
+		if why := notInForce(object); why != "" {
+			all = append(all, exemption{lookAt{ref, printable.Line("exempts nothing: " + why), run}, time.Time{}})
 			continue
 		}
 		var kinds []string
@@ -48,9 +55,7 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 			}
 			from = "from some policies"
 		}
-		ref := compile.Ref(object)
 		what := fmt.Sprintf("exempts %s %s until %s: %s (owner: %s)", exempted(spec, ref.Namespace), from, spec.ExpiresAt.UTC().Format(time.RFC3339), spec.Reason, spec.Owner)
-		run := "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o yaml"
 		all = append(all, exemption{lookAt{ref, printable.Line(what), run}, spec.ExpiresAt.Time})
 	}
 	slices.SortStableFunc(all, func(a, b exemption) int {
@@ -62,8 +67,8 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 	return notes
 }
 
-// valid is false of an exemption that no replica takes.
-func valid(object api.Object) bool {
+// notInForce returns why no replica takes an exemption; "" if they do.
+func notInForce(object api.Object) string {
 	var conditions []metav1.Condition
 	switch e := object.(type) {
 	case *usherv1alpha1.ClusterPolicyExemption:
@@ -71,7 +76,13 @@ func valid(object api.Object) bool {
 	case *usherv1alpha1.PolicyExemption:
 		conditions = e.Status.Conditions
 	}
-	return !meta.IsStatusConditionFalse(conditions, usherv1alpha1.ConditionValid)
+	for _, condition := range []string{v1alpha1.ConditionProven, usherv1alpha1.ConditionValid} {
+		c := meta.FindStatusCondition(conditions, condition)
+		if c != nil && c.Status == metav1.ConditionFalse && !meta.IsStatusConditionTrue(conditions, usherv1alpha1.ConditionValid) {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
 }
 
 // exempted says which requests an exemption is for.

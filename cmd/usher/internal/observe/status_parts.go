@@ -33,7 +33,7 @@ import (
 func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statusReport) {
 	validating, validatingErr := set.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	mutating, mutatingErr := set.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
-	var bundles [][]byte
+	var called []*admissionv1.WebhookClientConfig
 	var refused []string
 	from := rule.Namespaces{Only: true}
 	add := func(name string, policy *admissionv1.FailurePolicyType, client *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations, conditions []admissionv1.MatchCondition) {
@@ -43,7 +43,7 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 			}
 			open := policy != nil && *policy == admissionv1.Ignore
 			r.Webhooks = append(r.Webhooks, webhookStatus{Name: entry.String(), FailsOpen: open})
-			bundles = append(bundles, client.CABundle)
+			called = append(called, client)
 			for i := range rules {
 				if !open {
 					refused = append(refused, rules[i].Resources...)
@@ -80,7 +80,8 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 			r.unknownf("what is registered: %v", err)
 		}
 	}
-	r.trust(bundles)
+	r.trust(called)
+	r.outside(ctx, called)
 }
 
 // isAbsent reports whether Usher is not installed where nothing is registered, which is one problem.
@@ -161,8 +162,11 @@ func some(all []string) string {
 
 // trust finds CA certificates that API servers cannot trust, and entries that trust others than the rest, as after
 // a rotation that was not complete.
-func (r *statusReport) trust(bundles [][]byte) {
-	for i, bundle := range bundles {
+func (r *statusReport) trust(called []*admissionv1.WebhookClientConfig) {
+	var bundles [][]byte
+	for i, client := range called {
+		bundle := client.CABundle
+		bundles = append(bundles, bundle)
 		name := r.Webhooks[i].Name
 		if !bytes.Equal(bundle, bundles[0]) {
 			r.wrongf("the webhook %s trusts another CA than the webhook %s", name, r.Webhooks[0].Name)

@@ -3,13 +3,19 @@ package observe
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -126,11 +132,93 @@ func (f *statusFlags) failing(ctx context.Context, kube kubernetes.Interface, po
 		r.unknownf("what of replica %s does not work: %v", pod.Name, err)
 		return "", true
 	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	parts, ok := strings.CutPrefix(first, "failing: ")
+	return r.paged("replica "+pod.Name, string(text)), true
+}
+
+// paged returns what of a replica does not work, as its page says.
+func (r *statusReport) paged(name, page string) string {
+	first, _, _ := strings.Cut(page, "\n")
+	list, ok := strings.CutPrefix(first, "failing: ")
 	if !ok {
-		return "", true
+		return ""
 	}
-	r.wrongf("replica %s: failing: %s", pod.Name, parts)
-	return printable.Line(parts), true
+	parts := strings.Split(list, ", ")
+	for i, part := range parts {
+		if _, about, ok := strings.Cut(page, "\n  "+part+": "); ok {
+			about, _, _ = strings.Cut(about, "\n")
+			parts[i] = part + " (" + about + ")"
+		}
+	}
+	r.broken = append(r.broken, brokenParts{name, parts})
+	return printable.Line(strings.Join(parts, ", "))
+}
+
+// brokenParts are the parts of a replica that do not work.
+type brokenParts struct {
+	replica string
+	parts   []string
+}
+
+// wrongParts says which parts of replicas do not work. That policies do not is said of each of them, if they can be read,
+// and those of namespaces are not counted.
+func (r *statusReport) wrongParts() {
+	for _, one := range r.broken {
+		parts := one.parts
+		if r.listed {
+			parts = slices.DeleteFunc(parts, func(part string) bool { return part == "policies" })
+		}
+		if len(parts) > 0 {
+			r.wrongf("%s: failing: %s", one.replica, strings.Join(parts, ", "))
+		}
+	}
+}
+
+// outside asks servers outside of the cluster, which API servers call at URLs, what of them does not work.
+func (r *statusReport) outside(ctx context.Context, clients []*admissionv1.WebhookClientConfig) {
+	asked := map[string]bool{}
+	for _, c := range clients {
+		if c.URL == nil || r.Calls != callsSeen {
+			continue
+		}
+		at, err := url.Parse(*c.URL)
+		if err != nil || asked[at.Host] {
+			continue
+		}
+		asked[at.Host] = true
+		page, err := pageAt(ctx, at.Host, c.CABundle)
+		if err != nil {
+			r.unknownf("what of the server at %s does not work: %v", at.Host, err)
+			continue
+		}
+		failing := r.paged("server "+at.Host, page)
+		if len(r.Replicas) == 1 {
+			r.Replicas[0].Failing = failing
+		}
+	}
+}
+
+// mostOfPage limits how much of a page is read.
+const mostOfPage = 1 << 20
+
+// pageAt returns what /readyz?verbose says at a host, which needs no credentials.
+func pageAt(ctx context.Context, host string, ca []byte) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, decisionsTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/readyz?verbose", http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	trusted := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(ca) > 0 {
+		trusted.RootCAs = x509.NewCertPool()
+		trusted.RootCAs.AppendCertsFromPEM(ca)
+	}
+	transport := &http.Transport{TLSClientConfig: trusted, DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	page, err := io.ReadAll(io.LimitReader(response.Body, mostOfPage))
+	return string(page), err
 }

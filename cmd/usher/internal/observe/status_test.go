@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,8 @@ type protectedCluster struct {
 	forbidden string
 	// tenant is a part of the path of what the user may do nevertheless.
 	tenant string
+	// outside is the URL, as JSON, at which API servers call a server outside of the cluster.
+	outside string
 	// mutates is the failure policy of the mutating webhooks, if it differs.
 	mutates string
 }
@@ -80,7 +84,7 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if i > 0 && c.otherCA != "" {
 				ca = c.otherCA
 			}
-			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"caBundle":%q},"matchConditions":[%s]}`, name, failurePolicy, base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
+			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"url":%s,"caBundle":%q},"matchConditions":[%s]}`, name, failurePolicy, cmp.Or(c.outside, "null"), base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
 		}
 		return `{"webhooks":[` + strings.Join(all, ",") + `]}`
 	}
@@ -132,7 +136,11 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.String() == "/readyz?verbose" {
+			_, _ = io.WriteString(w, "failing: registration\nok\n")
+		}
+	}))
 	t.Cleanup(server.Close)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	healthy := func() *protectedCluster {
@@ -193,6 +201,17 @@ func TestStatus(t *testing.T) {
 			c.leases = leaseOf("host-1", time.Now().Add(-time.Minute), time.Now().Add(-8*time.Second)) + "," + leaseOf("other-22", time.Now().Add(-2*time.Second), time.Now())
 		}, cli.ExitOK, []string{"2 of 2 ready\n"}},
 		{"a part fails", func(c *protectedCluster) { c.page = "failing: registration\nok\n" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: registration\n"}},
+		{"CRDs are missing, or older", func(c *protectedCluster) {
+			c.page = "failing: ClusterObjectPolicy, PolicyExemption\nok\n  ClusterObjectPolicy: older\n  PolicyExemption: absent\npolicies: generation 1\n  ClusterObjectPolicy: 2\n"
+		}, cli.ExitNegative, []string{"problem: replica usher-1: failing: ClusterObjectPolicy (older), PolicyExemption (absent)\n"}},
+		{"policies of which each is listed", func(c *protectedCluster) { c.page, c.tenants = "failing: policies\nok\n", 1 }, cli.ExitOK, []string{"the cluster is protected as its policies say; policies of namespaces have 1 problem"}},
+		{"policies that cannot be listed", func(c *protectedCluster) { c.page, c.forbidden = "failing: policies\nok\n", "policies" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: policies\n"}},
+		{"a part of a server outside of the cluster fails", func(c *protectedCluster) {
+			c.pods, c.leases, c.outside = "", leaseOf("host-1", time.Now(), time.Now()), strconv.Quote(server.URL+"/validate")
+		}, cli.ExitNegative, []string{"problem: server 127.0.0.1:", ": failing: registration\n"}},
+		{"a server outside of the cluster that cannot be reached from here", func(c *protectedCluster) {
+			c.pods, c.leases, c.outside = "", leaseOf("host-1", time.Now(), time.Now()), `"https://127.0.0.1:1"`
+		}, cli.ExitOK, []string{"not known: what of the server at 127.0.0.1:1 does not work: "}},
 		{"fails open", func(c *protectedCluster) { c.failurePolicy = "Ignore" }, cli.ExitOK, []string{"3 entries; without an answer of Usher, API servers admit those of mutate, validate, validate-policies (Ignore)\n"}},
 		{"Usher is not called", func(c *protectedCluster) { c.probe = "" }, cli.ExitNegative, []string{"problem: API servers do not call Usher: a dry run of a policy that does not compile was accepted", "; without an answer writes of pods, deployments, services and 2 more are refused (Fail); the way out, until it answers again: kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration usher (docs/3am.md: Usher is down)\n"}},
 		{"Usher hangs", func(c *protectedCluster) { c.probe = hangs }, cli.ExitNegative, []string{
@@ -277,6 +296,16 @@ func TestStatus(t *testing.T) {
 		}, cli.ExitOK, []string{
 			"1 of 1 enforced", "last decision  not known\nlook at: ClusterPolicyExemption shop-for-an-hour: exempts all requests of namespace shop from all policies of kind ClusterObjectPolicy until 20",
 			"Z: the checkout is down (owner: team-shop)\n  kubectl get clusterpolicyexemption/shop-for-an-hour -o yaml\nnot known: ",
+		}},
+		{"exemptions that are not in force", func(c *protectedCluster) {
+			lost := strings.Replace(strings.Replace(strings.Replace(exemption, "POLICY", "one", 1), "NAME", "lost", 1), "END", "2099-06-30T00:00:00Z", 1)
+			wrong := strings.Replace(lost, "lost", "wrong", 1)
+			lost = strings.TrimSuffix(lost, "}") + `,"status":{"conditions":[{"type":"Valid","status":"False","reason":"NotEnforced","message":"x"},{"type":"Proven","status":"False","reason":"Unproven","message":"not in force: no proof"}]}}`
+			wrong = strings.TrimSuffix(wrong, "}") + `,"status":{"conditions":[{"type":"Valid","status":"False","reason":"NotEffective","message":"there is no ClusterObjectPolicy one"}]}}`
+			c.exemptions = lost + "," + wrong
+		}, cli.ExitOK, []string{
+			"look at: ClusterPolicyExemption lost: exempts nothing: Unproven: not in force: no proof\n  kubectl get clusterpolicyexemption/lost -o yaml\n",
+			"look at: ClusterPolicyExemption wrong: exempts nothing: NotEffective: there is no ClusterObjectPolicy one\n",
 		}},
 		{"warnings", func(c *protectedCluster) {
 			var all []string
