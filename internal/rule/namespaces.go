@@ -40,7 +40,9 @@ func NamespacesOf(selector labels.Selector) Namespaces {
 			set = set.And(Namespaces{Names: names, Only: true})
 		case selection.NotIn, selection.NotEquals:
 			set = set.And(Namespaces{Names: names})
-		case selection.Exists, selection.DoesNotExist, selection.GreaterThan, selection.LessThan:
+		case selection.DoesNotExist:
+			set = Namespaces{Only: true}
+		case selection.Exists, selection.GreaterThan, selection.LessThan:
 		}
 	}
 	return set

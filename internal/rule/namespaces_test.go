@@ -62,7 +62,7 @@ func TestNamespacesOf(t *testing.T) {
 		"env=prod":                               "all namespaces",
 		"env notin (prod)":                       "all namespaces",
 		name:                                     "all namespaces",
-		"!" + name:                               "all namespaces",
+		"!" + name:                               "no namespace",
 		name + "=shop":                           "shop",
 		name + "!=shop":                          "all namespaces but shop",
 		name + " in (shop, bank)":                "bank, shop",

@@ -108,6 +108,35 @@ func TestResourcesOfNoNamespace(t *testing.T) {
 	}
 }
 
+// TestSelectorsOfOtherNamespaces: a policy of a namespace that selects others only, by itself or with its bindings, is
+// not in force.
+func TestSelectorsOfOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	known.Complete = true
+	const nothing = "no namespaceSelector of it selects the namespace shop, in which it is, and a policy of a namespace is for no other"
+	const (
+		bank = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: bank}},"
+		shop = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}},"
+	)
+	for _, test := range []struct{ reason, kind, metadata, selector, bindings, want string }{
+		{"another", "ObjectPolicy", ", namespace: shop", bank, "", nothing},
+		{"its own", "ObjectPolicy", ", namespace: shop", shop, "", ""},
+		{"a label that it may have", "ObjectPolicy", ", namespace: shop", "namespaceSelector: {matchLabels: {env: prod}},", "", ""},
+		{"its only binding", "ObjectPolicy", ", namespace: shop", "", "bindings: [{validationActions: [Deny], matchResources: {" + bank + "}}],", nothing},
+		{"one of its bindings", "ObjectPolicy", ", namespace: shop", "", "bindings: [{validationActions: [Deny], matchResources: {" + bank + "}}, {validationActions: [Warn]}],", ""},
+		{"a policy of the cluster", "ClusterObjectPolicy", "", bank, "", ""},
+	} {
+		text := fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: %s, metadata: {name: p%s}, spec: {%s matchConstraints: {%s resourceRules: [
+			{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, validations: [{expression: "object.metadata.name != ''"}]}}`,
+			test.kind, test.metadata, test.bindings, test.selector)
+		try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return known }})
+		if result := try.Try(t.Context(), compiled(t, text)); result.MatchesNothing != test.want {
+			t.Errorf("%s: MatchesNothing %q, want %q", test.reason, result.MatchesNothing, test.want)
+		}
+	}
+}
+
 // TestDefinitionsChange: a policy about a custom kind is tried again when the definition of that has changed, also if
 // nothing was wrong with it before.
 func TestDefinitionsChange(t *testing.T) {

@@ -200,6 +200,8 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	result.Problems = append(result.Problems, wrong...)
 	switch {
 	case !set.Complete:
+	case selectsOthers(c):
+		result.MatchesNothing = "no namespaceSelector of it selects the namespace " + c.Ref.Namespace + ", in which it is, and a policy of a namespace is for no other"
 	case constraints(c).exists(set):
 		result.MatchesNothing = nothing
 	default:
@@ -222,6 +224,11 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	}
 	result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
 	result.Unsettled = result.Unsettled || len(wrong)+len(skipped)+len(noKind) > 0 || len(problems) > 0 && len(custom) > 0
+}
+
+// selectsOthers reports whether a policy of a namespace selects other namespaces only, by their names.
+func selectsOthers(c *compile.Compiled) bool {
+	return c.Ref.Namespace != "" && len(c.Rules) > 0 && !c.Rules[0].Match.Namespaces.Has(c.Ref.Namespace)
 }
 
 // kindsRead returns the kinds that a policy selects, and those that it reads.

@@ -150,7 +150,9 @@ func TestProblemsOfNamespaces(t *testing.T) {
 		{"a Deny", namespaced, ", namespace: shop", "{effect: Deny, " + jane + ", " + pods + "}", "an AuthorizationPolicy refuses nothing"},
 		{"no namespace", namespaced, "", "{effect: Allow, " + jane + ", " + pods + "}", "it is for requests of its own namespace, so it is for none"},
 		{"a namespace too much", cluster, ", namespace: shop", "{effect: Allow, " + jane + ", " + pods + "}", "it is for requests of every namespace"},
-		{"namespaces", namespaced, ", namespace: shop", "{effect: Allow, " + jane + ", rules: [{verbs: [get], apiGroups: [''], resources: [pods], namespaces: [bank]}]}", "is for requests in its own namespace, whatever stands here"},
+		{"namespaces", namespaced, ", namespace: shop", "{effect: Allow, " + jane + ", rules: [{verbs: [get], apiGroups: [''], resources: [pods], namespaces: [bank]}]}", "error: AuthorizationPolicy shop/p: spec.rules[0].namespaces: an AuthorizationPolicy is for requests in its own namespace, shop, which is not one of these: the rule matches nothing"},
+		{"its own among them", namespaced, ", namespace: shop", "{effect: Allow, " + jane + ", rules: [{verbs: [get], apiGroups: [''], resources: [pods], namespaces: [bank, 'sh*']}]}", "in its own namespace, and for no other of these"},
+		{"that of the user", namespaced, ", namespace: shop", "{effect: Allow, " + jane + ", rules: [{verbs: [get], apiGroups: [''], resources: [pods], namespaces: ['$(user)']}]}", "in its own namespace, and for no other of these"},
 		{"a tier", namespaced, ", namespace: shop", "{effect: Allow, tier: platform, " + jane + ", " + pods + "}", "unknown field"},
 		{"safeguard from a cluster", cluster, ", uid: u1", "{effect: Deny, tier: safeguard, " + jane + ", " + pods + "}", "policies of a cluster cannot be in the tier safeguard"},
 	} {

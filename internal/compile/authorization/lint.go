@@ -76,11 +76,18 @@ func (l linter) names(field string, r *v1alpha1.Rule) {
 	}
 }
 
+// namespaces tells of namespaces in a policy of one: an error if its own is not among them.
 func (l linter) namespaces(field string, r *v1alpha1.Rule) {
 	if l.own == "" || len(r.Namespaces) == 0 {
 		return
 	}
-	l.warn(field+".namespaces", "an AuthorizationPolicy is for requests in its own namespace, whatever stands here", "remove namespaces, or ask who administers the cluster for a ClusterAuthorizationPolicy")
+	depends := slices.ContainsFunc(r.Namespaces, func(text string) bool { return strings.Contains(text, "$(") })
+	if !depends && !has(r.Namespaces, l.own) {
+		l.fail(field+".namespaces", fmt.Sprintf("an AuthorizationPolicy is for requests in its own namespace, %s, which is not one of these: the rule matches nothing", l.own),
+			"remove namespaces, write the policy in the namespace that it is for, or ask who administers the cluster for a ClusterAuthorizationPolicy")
+		return
+	}
+	l.warn(field+".namespaces", "an AuthorizationPolicy is for requests in its own namespace, and for no other of these", "remove namespaces, or ask who administers the cluster for a ClusterAuthorizationPolicy")
 }
 
 func (l linter) overlap(field string, r *v1alpha1.Rule) {
@@ -127,11 +134,11 @@ func (l linter) selectors() {
 	}
 }
 
-// has reports whether one of patterns matches verb.
-func has(patterns []string, verb string) bool {
+// has reports whether one of patterns matches text.
+func has(patterns []string, text string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, suffix, star := strings.Cut(pattern, "*")
 		p := authz.Pattern{Prefix: prefix, Suffix: suffix, Star: star}
-		return p.Matches(verb)
+		return p.Matches(text)
 	})
 }

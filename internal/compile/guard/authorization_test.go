@@ -131,6 +131,7 @@ func TestNobodyAllowsMoreThanHeMay(t *testing.T) {
 		use      = "use authorizationtiers.usher.dev cluster"
 		escalate = "escalate clusterauthorizationpolicies.usher.dev p"
 		readPods = "{effect: Allow, subjects: [{users: [x]}], rules: [{verbs: [get, list], apiGroups: [''], resources: [pods], namespaces: [a]}]}"
+		ofShop   = "{effect: Allow, subjects: [{users: [x]}], rules: [{verbs: [get, list], apiGroups: [''], resources: [pods], namespaces: [a, shop]}]}"
 	)
 	for _, test := range []struct {
 		reason  string
@@ -150,9 +151,9 @@ func TestNobodyAllowsMoreThanHeMay(t *testing.T) {
 		{"conditions do not count", "", "{effect: Allow, subjects: [{users: [x]}], when: [{cel: 'false'}], rules: [{verbs: [get], apiGroups: [''], resources: [pods], names: [web]}]}", []string{use}, "permission to get pods web"},
 		{"a Deny needs the tier", "", "{effect: Deny, tier: platform, subjects: [{users: [x]}], rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}", []string{use}, "permission to use authorizationtiers.usher.dev platform"},
 		{"a Deny needs nothing else", "", "{effect: Deny, subjects: [{users: [x]}], rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}", []string{use}, ""},
-		{"in a namespace", "AuthorizationPolicy", readPods[:len(readPods)-1] + "}", []string{"get pods.  shop", "list pods.  shop"}, ""},
-		{"in a namespace, elsewhere", "AuthorizationPolicy", readPods, []string{"get pods.  a", "list pods.  a"}, "get and list pods in shop"},
-		{"escalate in a namespace", "AuthorizationPolicy", readPods, []string{"escalate authorizationpolicies.usher.dev p shop"}, ""},
+		{"in a namespace", "AuthorizationPolicy", ofShop, []string{"get pods.  shop", "list pods.  shop"}, ""},
+		{"in a namespace, elsewhere", "AuthorizationPolicy", ofShop, []string{"get pods.  a", "list pods.  a"}, "get and list pods in shop"},
+		{"escalate in a namespace", "AuthorizationPolicy", ofShop, []string{"escalate authorizationpolicies.usher.dev p shop"}, ""},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()

@@ -5,9 +5,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -34,22 +32,18 @@ func (c *compilation) noteExcluded(m *admissionv1.MatchResources) {
 // noteNamespace warns of a namespaceSelector that selects namespaces by their name, and not that of the
 // policy, which is for no others.
 func (c *compilation) noteNamespace(s *metav1.LabelSelector) {
-	own := labels.Set{corev1.LabelMetadataName: c.policy.ref.Namespace}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if s == nil || err != nil || c.policy.ref.Namespace == "" {
 		return
 	}
-	requirements, _ := selector.Requirements()
-	for i := range requirements {
-		if r := &requirements[i]; r.Key() == corev1.LabelMetadataName && !r.Matches(own) {
-			c.Problems = append(c.Problems, rule.Problem{
-				Severity: rule.Warning, Field: "spec.matchConstraints.namespaceSelector",
-				What: fmt.Sprintf("it does not select the namespace %s, in which the policy is, and a policy of a namespace is for no other: it does nothing", c.policy.ref.Namespace),
-				Do:   "remove the selector, or write the policy in the namespace that it is for",
-			})
-			return
-		}
+	if rule.NamespacesOf(selector).Has(c.policy.ref.Namespace) {
+		return
 	}
+	c.Problems = append(c.Problems, rule.Problem{
+		Severity: rule.Warning, Field: "spec.matchConstraints.namespaceSelector",
+		What: fmt.Sprintf("it does not select the namespace %s, in which the policy is, and a policy of a namespace is for no other: it does nothing", c.policy.ref.Namespace),
+		Do:   "remove the selector, or write the policy in the namespace that it is for",
+	})
 }
 
 // excludedGroup returns the group in which the policy does not act on a resource.
