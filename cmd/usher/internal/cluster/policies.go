@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -19,4 +22,17 @@ func Policies(client dynamic.Interface, kind *api.Kind, namespace string) dynami
 // Unserved reports whether an error is that of an API server which does not serve the kind of an object.
 func Unserved(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// NoNamespace returns the error of an API server which has no namespace of that name, and nil otherwise, also if the user
+// may not ask.
+func NoNamespace(ctx context.Context, client dynamic.Interface, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }

@@ -47,6 +47,9 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	forbidden = slices.DeleteFunc(forbidden, func(f policies.Forbidden) bool { return f.Kind.Authorizes })
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil {
+		if missing := cluster.NoNamespace(cmd.Context(), clients.Facts, f.namespace); missing != nil {
+			return nil, fmt.Errorf("-n: %w", missing)
+		}
 		return nil, policies.Without(forbidden, f.inNamespace(forbidden, err))
 	}
 	sc, err := f.scan(cmd, s, set.Elsewhere(stored), existing.Facts(clients, &f.facts))
@@ -70,8 +73,8 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	if report.LeftOut = leftOut; len(leftOut) > 0 {
 		cli.Notef(cmd, s, "warning", "%s of policies that you may not list: these are left out", cli.Count(len(leftOut), "kind", "kinds"))
 	}
-	if f.namespace != "" && report.Nothing() {
-		if _, err := clients.Kube.CoreV1().Namespaces().Get(cmd.Context(), f.namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+	if report.Nothing() {
+		if err := cluster.NoNamespace(cmd.Context(), clients.Facts, f.namespace); err != nil {
 			return nil, fmt.Errorf("-n: %w", err)
 		}
 	}

@@ -40,12 +40,13 @@ spec:
 		args      []string
 		want      string
 	}{
-		{"no right to policies", "/apis/", nil,
+		{"no right to policies", "/apis/", []string{"-n", "bank"},
 			"no policies: the cluster has none that you may list, and -p names none: you may not list 9 kinds of policies, 2 of exemptions: 4 of admissionregistration.k8s.io, 3 of policy.kcloudlabs.io, 4 of usher.dev: name policies"},
 		{"that a namespace may be audited", "/apis/", []string{"-n", ""}, "-p names none (without -n: -n default audits one namespace)"},
-		{"what to do about it", "/apis/usher.dev", nil,
+		{"what to do about it", "/apis/usher.dev", []string{"-n", "bank"},
 			"clusterpolicyexemptions.usher.dev, objectpolicies.usher.dev, policyexemptions.usher.dev: name policies with -p, or have an administrator grant you the verb list on these kinds (docs/explain.md#rights has the ClusterRole)"},
-		{"no policies", "", []string{"-n", "shop"}, "no policies: the cluster has none that you may list, and -p names none"},
+		{"no policies", "", []string{"-n", "bank"}, "no policies: the cluster has none that you may list, and -p names none"},
+		{"no policies, in no namespace", "", nil, `-n: namespaces "shp" not found`},
 		{"a namespace that does not exist", "", []string{"-p", file}, `-n: namespaces "shp" not found`},
 		{"no right to ask", "/api/v1/namespaces/shp", []string{"-p", file}, "you may not list pods"},
 	} {
@@ -125,7 +126,7 @@ func clusterWith(t *testing.T, forbidden, pods string) string {
 		"/api":                        `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis":                       `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                     `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","kind":"Pod","namespaced":true,"verbs":["list"]}]}`,
-		"/api/v1/namespaces/shp/pods": pods, "/api/v1/pods": pods,
+		"/api/v1/namespaces/shp/pods": pods, "/api/v1/pods": pods, "/api/v1/namespaces/bank": `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"bank"}}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

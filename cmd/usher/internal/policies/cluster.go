@@ -232,6 +232,9 @@ func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string) (Set, e
 	return setOf(p.compiler, all, theirs), nil
 }
 
+// ErrNone means that there is no policy, neither in files nor among those of a cluster that the user may list.
+var ErrNone = errors.New("no policies: the cluster has none that you may list, and -p names none")
+
 // UsableWith is [Usable] for the policies in files together with those of a cluster, which come
 // after them: of two with one name that in the file counts. Policies of the cluster that do not
 // compile are left out, with a note.
@@ -277,7 +280,7 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 	case len(stored) > 0:
 		return Set{}, errors.New("none of the policies of the cluster compiles")
 	default:
-		return Set{}, errors.New("no policies: the cluster has none that you may list, and -p names none")
+		return Set{}, ErrNone
 	}
 	return setOf(compiler, all, nil), nil
 }

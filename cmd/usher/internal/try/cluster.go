@@ -75,13 +75,37 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	}
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil {
-		return policies.Set{}, nil, policies.Without(forbidden, err)
+		return policies.Set{}, nil, f.unlisted(cmd, s, clients, forbidden, err)
 	}
 	f.leftOut = policies.MayRefuse(forbidden)
 	if len(forbidden) > 0 {
 		cli.Notef(cmd, s, "warning", "%s: these are left out", policies.NoRight(forbidden))
 	}
 	return set, f.facts.FromCluster(clients), nil
+}
+
+// unlisted returns the error of UsableWith. If there is no policy that the user may list, that is why an object that the
+// command line names does not exist, or prints to s.Err how to learn what refuses it.
+func (f *decideFlags) unlisted(cmd *cobra.Command, s cli.Streams, clients *clients.Set, forbidden []policies.Forbidden, err error) error {
+	if !errors.Is(err, policies.ErrNone) {
+		return policies.Without(forbidden, err)
+	}
+	if missing := cluster.NoNamespace(cmd.Context(), clients.Facts, f.namespace); missing != nil {
+		return fmt.Errorf("--from-cluster: %w", missing)
+	}
+	if _, missing := f.stored(cmd.Context()); missing != nil {
+		return missing
+	}
+	if len(policies.MayRefuse(forbidden)) > 0 {
+		object := "-f FILE"
+		if len(f.named) > 0 {
+			object = f.named[0]
+		}
+		cli.Notef(cmd, s, "note", "policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: "+
+			"'kubectl get events -n %[1]s', 'usher watch -n %[1]s'. Send that to the people who administer the cluster, who can exempt it: "+
+			"'usher exempt --from-cluster %[2]s -n %[1]s --reason REASON --owner OWNER'", f.namespace, object)
+	}
+	return policies.Without(forbidden, err)
 }
 
 // noteWritten prints to s.Err that objects of files may differ from those that the API server of the cluster

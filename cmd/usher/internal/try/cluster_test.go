@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -93,9 +94,11 @@ spec:
 		{[]string{"explain", "po", "stored"}, cli.ExitNegative, ""},
 		{[]string{"exempt", "pod/stored", "--reason", "r", "--owner", "o"}, cli.ExitOK, ""},
 		{[]string{"explain", "pod/other"}, cli.ExitUnusable, "--from-cluster: namespace shop: "},
+		{[]string{"explain", "pod/other", "-n", "shp"}, cli.ExitUnusable, `--from-cluster: namespaces "shp" not found`},
 		{[]string{"decide", "pdo/stored"}, cli.ExitUnusable, `no matches for /, Resource=pdo`},
 	} {
-		args := append(c.args, "-p", file, "-n", "shop", "--from-cluster", "--kubeconfig", emptyCluster(t))
+		args := append([]string{c.args[0], "-n", "shop", "-p", file}, c.args[1:]...)
+		args = append(args, "--from-cluster", "--kubeconfig", emptyCluster(t))
 		if stderr, status := execute(t, args); status != c.status || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
 			t.Errorf("%v: status %d, %s", c.args, status, stderr)
 		}
@@ -114,6 +117,7 @@ func tenantCluster(t *testing.T) string {
 	return kubeconfig(t, map[string]string{
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                       `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]}]}`,
+		"/api/v1/namespaces/default":    `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"default"}}`,
 		"/api/v1/namespaces/shop":       `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
 		group + "clusterobjectpolicies": "", group + "objectpolicies": "", group + "policyexemptions": "", group + "namespaces/shop/policyexemptions": "",
 		group + "namespaces/shop/objectpolicies": `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","metadata":{},"items":[` + tenantPolicy + `]}`,
@@ -150,6 +154,40 @@ func TestTenants(t *testing.T) {
 		for _, want := range c.want {
 			if status != c.status || !strings.Contains(stderr, want) || strings.Contains(stderr, "needs no exemption") {
 				t.Errorf("%s: status %d, want %d and %q:\n%s", c.reason, status, c.status, want, stderr)
+			}
+		}
+	}
+}
+
+// TestTenantsWithoutPolicies: who may list no policies learns that there is no such object, or how to see what refuses it.
+func TestTenantsWithoutPolicies(t *testing.T) {
+	t.Parallel()
+	forbidden := shop()
+	for _, kind := range []string{"clusterobjectpolicies", "objectpolicies", "namespaces/shop/objectpolicies"} {
+		forbidden["/apis/usher.dev/v1alpha1/"+kind] = ""
+	}
+	const none = "no policies: the cluster has none that you may list, and -p names none"
+	for _, c := range []struct {
+		reason, object, namespace string
+		config                    map[string]string
+		want, never               string
+	}{
+		{"stored", "pod/stored", "shop", forbidden, "note: policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: " +
+			"'kubectl get events -n shop', 'usher watch -n shop'. Send that to the people who administer the cluster, who can exempt it: " +
+			"'usher exempt --from-cluster pod/stored -n shop --reason REASON --owner OWNER'", "not found"},
+		{"its end", "pod/stored", "shop", forbidden, none + ": you may not list clusterobjectpolicies.usher.dev, objectpolicies.usher.dev: name policies with -p", "not found"},
+		{"misspelled", "pod/stord", "shop", forbidden, "--from-cluster: namespace shop: ", none},
+		{"in no namespace", "pod/stored", "shp", forbidden, `--from-cluster: namespaces "shp" not found`, none},
+		{"nothing is forbidden", "pod/stored", "shop", shop(), none, "kubectl get events"},
+	} {
+		for _, command := range []string{"decide", "explain", "exempt"} {
+			args := []string{command, c.object, "-n", c.namespace, "--from-cluster", "--kubeconfig", kubeconfig(t, c.config)}
+			if command == "exempt" {
+				args = append(args, "--reason", "r", "--owner", "o")
+			}
+			stderr, status := execute(t, args)
+			if status != cli.ExitUnusable || !strings.Contains(stderr, c.want) || strings.Contains(stderr, c.never) {
+				t.Errorf("%s %s: status %d, want %q and not %q:\n%s", command, c.reason, status, c.want, c.never, stderr)
 			}
 		}
 	}
@@ -282,6 +320,7 @@ func shop() map[string]string {
 		"/apis":                               `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                             `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get"]}]}`,
 		"/api/v1/namespaces/shop/pods/stored": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"stored","namespace":"shop","uid":"e2d1"},"spec":{"restartPolicy":"Never","containers":[]},"status":{"phase":"Running"}}`,
+		"/api/v1/namespaces/default":          `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"default"}}`,
 		"/api/v1/namespaces/shop":             `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
 	}
 }
@@ -302,7 +341,7 @@ func kubeconfig(t *testing.T, known map[string]string) string {
 			return
 		}
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"%s \"%s\" not found"}`, path.Base(path.Dir(r.URL.Path)), path.Base(r.URL.Path))
 	}))
 	t.Cleanup(server.Close)
 	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, server.URL)

@@ -1,6 +1,7 @@
 package try
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -119,7 +120,7 @@ func (f *decideFlags) storedObject(ctx context.Context, client dynamic.Interface
 	var found *unstructured.Unstructured
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		if found, err = client.Resource(resource).Namespace(f.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
-			err = fmt.Errorf("namespace %s: %w", f.namespace, err)
+			err = cmp.Or(cluster.NoNamespace(ctx, client, f.namespace), fmt.Errorf("namespace %s: %w", f.namespace, err))
 		}
 	} else {
 		found, err = client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
