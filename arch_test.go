@@ -199,6 +199,7 @@ var mayImport = []struct {
 	{"cmd/internal/cli", []string{"internal/printable"}},
 	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
+	{"examples/sdk/cluster", []string{".", "door/admission", "fact/cached", "fact/cluster", "live", "observe/metrics", "source/cluster"}},
 	{"examples/sdk/policies", []string{"door/admission", "live", "source/dir", "webhook"}},
 
 	// Helpers.
@@ -298,11 +299,13 @@ var homes = []struct {
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
 		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/clients", "internal/replicas", "internal/cert", "internal/keyring", "internal/serve/...", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		// A program of others makes the clients.
+		"examples/sdk/cluster",
 	}},
 	// Registries of OCI artifacts.
 	{"oras.land/oras-go", []string{"internal/artifact"}},
 	{"sigs.k8s.io/controller-runtime", nil},
-	{"github.com/prometheus", []string{"observe/metrics"}},
+	{"github.com/prometheus", []string{"observe/metrics", "examples/sdk/cluster"}},
 	// The dispatchers of the API server tell tracers which webhook they call; spans records what a server does.
 	{"go.opentelemetry.io", []string{"internal/observe/spans/...", "simulate"}},
 	// The structures of kinds, and what merging by them means.
