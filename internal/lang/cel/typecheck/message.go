@@ -228,9 +228,7 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 		return p, true
 	}
 	near := r.near(f)
-	if p.Do = near; near == "" {
-		p.Do = "see kubectl explain"
-	}
+	p.Do = cmp.Or(f.do, near, "see kubectl explain")
 	missing := f.at.then(f.field)
 	p.What = "no " + r.names(f, "or") + " has " + missing.String()
 	if f.at.holder == "" {

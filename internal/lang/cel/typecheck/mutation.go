@@ -188,10 +188,25 @@ func (c *classifier) misnamed(name string) (mistake, bool) {
 			return mistake{}, false
 		}
 		if _, ok := of.Properties[steps[i]]; !ok {
-			return mistake{at: path{objectName, steps[1:i]}, operand: name, field: steps[i], fields: slices.Sorted(maps.Keys(of.Properties)), sets: true}, true
+			m := mistake{at: path{objectName, steps[1:i]}, operand: name, field: steps[i], fields: slices.Sorted(maps.Keys(of.Properties)), sets: true}
+			if c.listed(steps[:i]) && rule.Nearest(steps[i], m.fields) == "" {
+				m.do = "elements have the type that is named after their list: write " + strings.Join(slices.Concat(steps[:i], steps[i+1:]), ".") + "{…}"
+			}
+			return m, true
 		}
 	}
 	return mistake{}, false
+}
+
+// listed reports whether the name of a type is that of the elements of a list.
+func (p *provider) listed(steps []string) bool {
+	last := len(steps) - 1
+	above := p.mutated(strings.Join(steps[:last], "."))
+	if above == nil {
+		return false
+	}
+	of := p.set.Resolve(above.Properties[steps[last]])
+	return of != nil && of.Kind() == kind.List
 }
 
 // pointer follows a JSON pointer, as far as it is known.
