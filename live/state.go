@@ -2,10 +2,10 @@ package live
 
 import (
 	"context"
-	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/compile"
+	current "github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -63,13 +63,7 @@ func (l *Live) Policies() []Policy {
 // Problems returns the problems of all policies and files, sorted. What trying policies on sample objects
 // finds comes a little after they are in force: see [Live.WaitTried].
 func (l *Live) Problems() []Problem {
-	all := slices.Clone(l.current.Status().Problems)
-	states := l.current.Policies()
-	for i := range states {
-		all = append(all, states[i].Problems...)
-	}
-	rule.SortProblems(all)
-	return problems(slices.Compact(all))
+	return problems(current.Problems(l.current))
 }
 
 func problems(all []rule.Problem) []Problem {

@@ -27,7 +27,7 @@ type Status struct {
 	Known map[string]int `json:"known,omitempty"`
 	// Rules counts the rules of policies in force, not Usher's built-in ones.
 	Rules int `json:"rules"`
-	// Problems are the problems of all policies, sorted.
+	// Problems are the problems of all policies, sorted, without what trying them found: [Live.Problems] has both.
 	Problems []rule.Problem `json:"problems,omitempty"`
 	// Proofs counts the policies that need a proof, by its state.
 	Proofs map[api.ProofState]int `json:"proofs,omitempty"`
@@ -101,6 +101,17 @@ func (s *Status) add(v *version) {
 	default:
 		s.OnLastGood = append(s.OnLastGood, v.newest.Ref)
 	}
+}
+
+// Problems returns the problems of all policies, sorted: those of the status, and what trying the policies found.
+func Problems(l *Live) []rule.Problem {
+	current := l.current.Load()
+	all := slices.Clone(current.status.Problems)
+	for i := range current.policies {
+		all = append(all, current.policies[i].Problems...)
+	}
+	rule.SortProblems(all)
+	return slices.Compact(all)
 }
 
 // report logs what an update has changed: a problem when it appears and when it disappears.

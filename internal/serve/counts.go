@@ -36,7 +36,7 @@ func count(m *metrics.Metrics, l *live.Live, status live.Status) {
 	for _, r := range l.Access().Rules() {
 		snapshot.InForce = append(snapshot.InForce, r.Policy.Ref)
 	}
-	for _, p := range status.Problems {
+	for _, p := range live.Problems(l) {
 		snapshot.Problems[string(p.Severity)]++
 		if p.Policy == (usher.PolicyRef{}) {
 			snapshot.SourceErrors++

@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/usher-dev/usher/internal/serve"
@@ -147,5 +148,27 @@ func TestAnOlderChart(t *testing.T) {
 	}
 	if strings.Contains(h.metrics(), "usher_source_errors 1") {
 		t.Error("it counts as an error of the policies")
+	}
+}
+
+// TestProblemsThatTrialsFindAreCounted: a policy was stored while Usher did not run, and compiles.
+func TestProblemsThatTrialsFindAreCounted(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster()
+	f.apply(t, overrides, label("one"))
+	f.apply(t, schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: "clusterobjectpolicies"}, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: team}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "object.metdata.name != 'x'"}]
+`)
+	h := f.join(t, serve.Config{})
+	h.eventually("the mistake is counted", func() bool {
+		return strings.Contains(h.metrics(), `usher_policy_problems{severity="mistake"} 1`)
+	})
+	if page := h.get("/readyz?verbose"); !strings.Contains(page, "problems: 1\n") || !strings.Contains(page, "metdata") {
+		t.Errorf("/readyz?verbose does not tell the problem:\n%s", page)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve/page"
 )
 
@@ -99,7 +100,7 @@ func (d *readiness) describe(b *page.Page, status live.Status) {
 		b.Either("authorization policies deny nothing, since %s exists\n", "authorization policies deny nothing\n", d.protection.KillSwitchFile)
 	}
 	d.evaluation.describeWorkers(b)
-	describe(b, status)
+	describe(b, status, live.Problems(d.live))
 	page.List(b, "candidates that are not evaluated", unevaluated(d.live.Candidates()))
 	if !b.Named && d.readers != nil {
 		b.WriteString("names are withheld: send a bearer token of somebody who may get " + verbosePath + "\n")
@@ -108,8 +109,8 @@ func (d *readiness) describe(b *page.Page, status live.Status) {
 	}
 }
 
-// describe writes a status as text.
-func describe(b *page.Page, status live.Status) {
+// describe writes a status as text, with all problems.
+func describe(b *page.Page, status live.Status, problems []rule.Problem) {
 	if status.Generation == 0 {
 		return
 	}
@@ -118,10 +119,10 @@ func describe(b *page.Page, status live.Status) {
 		fmt.Fprintf(b, "  %s: %d\n", kind, status.Policies[kind])
 	}
 	fmt.Fprintf(b, "rules: %d\n", status.Rules)
-	if len(status.Problems) == 0 {
+	if len(problems) == 0 {
 		b.WriteString("problems: 0\n")
 	}
-	page.List(b, "problems", status.Problems)
+	page.List(b, "problems", problems)
 	if n := len(status.NotEnforced) + len(status.OnLastGood) + len(status.Pending) + len(status.Surplus); n > 0 {
 		b.Fail("policies")
 	}
