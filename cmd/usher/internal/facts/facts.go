@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
@@ -140,17 +141,18 @@ type Store struct {
 // Resolve implements [fact.Resolver].
 func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	existing := s.existing()
-	found, err := existing.Resolve(ctx, ref)
 	o, ok := ref.(*fact.Object)
 	if !ok {
-		return found, err
+		return existing.Resolve(ctx, ref)
 	}
+	o = anyScope(o)
+	found, err := existing.Resolve(ctx, o)
 	if o.AnyScope && o.Namespace != "" {
 		found = inNamespace(found, o.Namespace)
 	}
 	name := ""
 	if found == nil {
-		name = ref.String()
+		name = o.String()
 	}
 	// The object of the request is of the kind, and is there: it is only no fact about itself.
 	if o.All && !existing.Has(o.APIVersion, o.Kind) && (o.APIVersion != s.absent.APIVersion || o.Kind != s.absent.Kind) {
@@ -168,6 +170,18 @@ func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 		}
 	}
 	return found, err
+}
+
+// anyScope returns what is asked for so that it is found if it names no namespace: of a kind in namespaces it is then
+// in the one in which it is looked for.
+func anyScope(o *fact.Object) *fact.Object {
+	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+	if o.Namespace == "" || o.AnyScope || !recorded().Has(gvk) || recorded().ClusterScoped(gvk) {
+		return o
+	}
+	anywhere := *o
+	anywhere.AnyScope = true
+	return &anywhere
 }
 
 // TakeMissing returns the objects that were missing since the last call, and as "v1 Pod *" the kinds that
