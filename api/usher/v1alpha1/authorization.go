@@ -57,7 +57,7 @@ type AuthorizationPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +kubebuilder:validation:XValidation:rule="self.effect != 'Deny'",message="an AuthorizationPolicy refuses nothing: ask who administers the cluster for a ClusterAuthorizationPolicy"
+	// +kubebuilder:validation:XValidation:rule="self.effect != 'Deny'",message="an AuthorizationPolicy refuses nothing: write an ObjectPolicy, which can deny writes such as DELETE, with excludeSubjects for those who may; to deny reads, ask who administers the cluster for a ClusterAuthorizationPolicy"
 	Spec AuthorizationPolicySpec `json:"spec"`
 	// +optional
 	Status kcloudlabs.PolicyStatus `json:"status,omitempty"`

@@ -48,7 +48,7 @@ func Namespaced(ctx context.Context, p *v1alpha1.AuthorizationPolicy) ([]*authz.
 	}
 	c.spec(&p.Spec)
 	if c.policy.Effect == authz.Deny && p.Spec.Effect == v1alpha1.EffectDeny {
-		c.fail("spec.effect", "an AuthorizationPolicy refuses nothing", "ask who administers the cluster for a ClusterAuthorizationPolicy")
+		c.fail("spec.effect", "an AuthorizationPolicy refuses nothing", "write an ObjectPolicy, which can deny writes such as DELETE, with excludeSubjects for those who may; to deny reads, ask who administers the cluster for a ClusterAuthorizationPolicy")
 	}
 	if p.Namespace == "" {
 		return nil, c.problems
