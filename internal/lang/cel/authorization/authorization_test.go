@@ -177,7 +177,7 @@ func TestProblems(t *testing.T) {
 		{"object.spec.x == 1", "undeclared reference to 'object'", "docs/authorization.md"},
 		{"request.namespce == 'a'", "undefined field 'namespce'", "docs/authorization.md"},
 		{"[?dyn(request.user)] == []", "the compiler panicked", "write it in another way"},
-		{"request.name.matches('(')", "invalid matches argument", ""},
+		{"request.name.matches('(')", "invalid matches argument: missing closing ) in (", "correct the regular expression"},
 	} {
 		t.Run(test.source, func(t *testing.T) {
 			t.Parallel()
