@@ -21,6 +21,9 @@ const (
 	quantum = 50 * time.Millisecond
 	// slice is how long a lane works before it has to sleep.
 	slice = time.Millisecond
+	// gather is how long a lane without work waits after a request: it is answered meanwhile, and for those that come
+	// until then nobody has to be woken.
+	gather = 10 * time.Millisecond
 	// mostLate is how many evaluations may be late in a lane before no other begins: each takes a processor.
 	mostLate = 4
 	// sampled is how many turns are compared to find one with much that waits.
@@ -228,6 +231,9 @@ func (l *lane) run(ctx context.Context, evaluate func(context.Context, *waiting)
 		case <-ctx.Done():
 			return
 		case <-l.ready:
+		}
+		if !deadline.Sleep(ctx, gather) {
+			return
 		}
 		for took, ok := l.step(ctx, evaluate); ok; took, ok = l.step(ctx, evaluate) {
 			if owed += time.Duration(float64(took)/l.share) - took; owed < slice {

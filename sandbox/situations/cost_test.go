@@ -46,6 +46,9 @@ func TestCost(t *testing.T) {
 			if err := awaitCosting(ctx, m.side, n); err != nil {
 				t.Fatal(err)
 			}
+			if err := m.settle(ctx); err != nil {
+				t.Fatal(err)
+			}
 			each, err := m.measure(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -150,6 +153,34 @@ func awaitCosting(ctx context.Context, s *side, n int) error {
 	r.Until = fmt.Sprintf("ValidatingAdmissionPolicy 'cost-%03d'", n-1)
 	_, err := s.do(ctx, "default", r)
 	return err
+}
+
+// settle waits until the processes have little to do: policies are compiled and tried when they change.
+func (m *metered) settle(ctx context.Context) error {
+	const step, idle = time.Second, 150 * time.Millisecond
+	for range 120 {
+		before, err := m.used()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(step):
+		}
+		after, err := m.used()
+		if err != nil {
+			return err
+		}
+		busy := time.Duration(0)
+		for i := range after {
+			busy = max(busy, after[i]-before[i])
+		}
+		if busy < idle {
+			return nil
+		}
+	}
+	return errors.New("the processes are still busy after two minutes")
 }
 
 // measure returns the CPU time of each process for a pod: the least of three rounds.
