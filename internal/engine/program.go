@@ -90,7 +90,7 @@ func (a *ruleRun) careful(ctx context.Context, t breaker.Retry) (rule.Outcome, e
 	}
 	if !g.Wait(time.Until(due)) {
 		at, _ := own.ctx.Deadline()
-		g.Leave(a.late(at, t))
+		g.Leave(a.evaluation.late(a.rule, at, t))
 		a.turn.Leave()
 		return rule.Outcome{}, a.overrun(ctx, context.DeadlineExceeded)
 	}
@@ -102,9 +102,9 @@ func (a *ruleRun) careful(ctx context.Context, t breaker.Retry) (rule.Outcome, e
 }
 
 // late describes the rule that is left.
-func (a *ruleRun) late(due time.Time, t breaker.Retry) overrun.Overrun {
+func (d *evaluation) late(r *rule.Rule, due time.Time, t breaker.Retry) overrun.Overrun {
 	return overrun.Overrun{
-		Policy: a.rule.Policy, Rule: a.rule.Name, User: a.request.User.Name, Namespace: a.request.Namespace, Due: due, Retry: t,
+		Policy: r.Policy, Rule: r.Name, User: d.request.User.Name, Namespace: d.request.Namespace, Due: due, Retry: t,
 	}
 }
 
@@ -121,12 +121,12 @@ func (a *ruleRun) overrun(ctx context.Context, err error) error {
 	return err
 }
 
-// lookUp resolves a fact. In a second attempt it does not wait for a resolver that goes on after the
+// lookUp resolves a fact for a rule. In a second attempt it does not wait for a resolver that goes on after the
 // request's time.
-func (a *ruleRun) lookUp(ctx context.Context, ref fact.Ref) (any, error) {
-	resolver := a.engine.resolver
-	if !a.attempt.careful {
-		a.attempt.start(running{rule: a.rule})
+func (d *evaluation) lookUp(ctx context.Context, r *rule.Rule, ref fact.Ref) (any, error) {
+	resolver := d.engine.resolver
+	if !d.attempt.careful {
+		d.attempt.start(running{rule: r})
 		return resolver.Resolve(ctx, ref)
 	}
 	at, limited := ctx.Deadline()
@@ -137,9 +137,9 @@ func (a *ruleRun) lookUp(ctx context.Context, ref fact.Ref) (any, error) {
 		value any
 		err   error
 	}
-	g := a.engine.options.Overruns.Go(func() { found.value, found.err = resolver.Resolve(ctx, ref) })
+	g := d.engine.options.Overruns.Go(func() { found.value, found.err = resolver.Resolve(ctx, ref) })
 	if !g.Wait(time.Until(at.Add(requestGrace))) {
-		g.Leave(a.late(at, nil))
+		g.Leave(d.late(r, at, nil))
 		return nil, context.DeadlineExceeded
 	}
 	return found.value, found.err

@@ -211,7 +211,10 @@ func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if a.request.DryRun && !ref.Safe() {
 		return nil, fact.ErrDryRun
 	}
-	return a.rule.Facts.Resolve(fact.ForTenant(ctx, a.rule.Policy.Namespace), fact.ResolverFunc(a.lookUp), ref)
+	// Nothing refers to a itself, so that it is on the stack.
+	d, r := a.evaluation, a.rule
+	from := fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) { return d.lookUp(ctx, r, ref) })
+	return r.Facts.Resolve(fact.ForTenant(ctx, r.Policy.Namespace), from, ref)
 }
 
 func isMissing(err error) bool {
