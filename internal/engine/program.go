@@ -90,7 +90,7 @@ func (a *ruleRun) careful(ctx context.Context, t breaker.Retry) (rule.Outcome, e
 	}
 	if !g.Wait(time.Until(due)) {
 		at, _ := own.ctx.Deadline()
-		g.Leave(a.evaluation.late(a.rule, at, t))
+		g.Leave(late(a.evaluation, a.rule, at, t))
 		a.turn.Leave()
 		return rule.Outcome{}, a.overrun(ctx, context.DeadlineExceeded)
 	}
@@ -102,7 +102,7 @@ func (a *ruleRun) careful(ctx context.Context, t breaker.Retry) (rule.Outcome, e
 }
 
 // late describes the rule that is left.
-func (d *evaluation) late(r *rule.Rule, due time.Time, t breaker.Retry) overrun.Overrun {
+func late(d *evaluation, r *rule.Rule, due time.Time, t breaker.Retry) overrun.Overrun {
 	return overrun.Overrun{
 		Policy: r.Policy, Rule: r.Name, User: d.request.User.Name, Namespace: d.request.Namespace, Due: due, Retry: t,
 	}
@@ -123,7 +123,7 @@ func (a *ruleRun) overrun(ctx context.Context, err error) error {
 
 // lookUp resolves a fact for a rule. In a second attempt it does not wait for a resolver that goes on after the
 // request's time.
-func (d *evaluation) lookUp(ctx context.Context, r *rule.Rule, ref fact.Ref) (any, error) {
+func lookUp(ctx context.Context, d *evaluation, r *rule.Rule, ref fact.Ref) (any, error) {
 	resolver := d.engine.resolver
 	if !d.attempt.careful {
 		d.attempt.start(running{rule: r})
@@ -139,7 +139,7 @@ func (d *evaluation) lookUp(ctx context.Context, r *rule.Rule, ref fact.Ref) (an
 	}
 	g := d.engine.options.Overruns.Go(func() { found.value, found.err = resolver.Resolve(ctx, ref) })
 	if !g.Wait(time.Until(at.Add(requestGrace))) {
-		g.Leave(d.late(r, at, nil))
+		g.Leave(late(d, r, at, nil))
 		return nil, context.DeadlineExceeded
 	}
 	return found.value, found.err

@@ -213,7 +213,7 @@ func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	}
 	// Nothing refers to a itself, so that it is on the stack.
 	d, r := a.evaluation, a.rule
-	from := fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) { return d.lookUp(ctx, r, ref) })
+	from := fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) { return lookUp(ctx, d, r, ref) })
 	return r.Facts.Resolve(fact.ForTenant(ctx, r.Policy.Namespace), from, ref)
 }
 
