@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -20,6 +21,10 @@ func (t *run) hopeless(fails []usher.Operation, onLeast, onFull error) rule.Prob
 	case t.explained.targets == nil || onFull == nil:
 	case lacked(onFull) != "" && !open(t.set, t.like):
 		p.Severity = rule.Mistake
+		// The compiler does not know the fields of elements of lists that are joined.
+		if names := fieldNames(t.set, t.like); !slices.Contains(names, lacked(onFull)) {
+			p.Do = cmp.Or(rule.Suggestion(lacked(onFull), names), p.Do)
+		}
 	default:
 		p.What = fmt.Sprintf("every %s that it was tried on would be refused, because the rule fails: %s", t.refusedObjects(fails), reason(onFull))
 	}
@@ -34,6 +39,29 @@ func open(set *kind.Set, of *kind.Schema) bool {
 		field = set.Resolve(field)
 		return field != nil && field.Open
 	}))
+}
+
+// mostFields limits the names among which a misspelled one is looked for.
+const mostFields = 5000
+
+// fieldNames returns the names of the fields of objects, at any depth.
+func fieldNames(set *kind.Set, of *kind.Schema) []string {
+	names, seen := map[string]bool{}, map[*kind.Schema]bool{}
+	for next := []*kind.Schema{of}; len(next) > 0 && len(names) < mostFields; next = next[1:] {
+		of := set.Resolve(next[0])
+		if of == nil || seen[of] {
+			continue
+		}
+		seen[of] = true
+		if next = append(next, of.Items); of.Values != nil {
+			next = append(next, of.Values.Schema)
+		}
+		for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+			names[name] = true
+			next = append(next, of.Properties[name])
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // noSuchKey is the error of an expression that reads a field or key which is not there.
