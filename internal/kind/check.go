@@ -120,11 +120,16 @@ func (c *checker) value(of *Schema, value, before any, path []string) {
 		c.fields(of, v, old, path)
 	case []any:
 		old, _ := before.([]any)
+		known := make(map[any]bool, len(old))
+		for _, element := range old {
+			known[identity(element)] = true
+		}
 		for i, element := range v {
-			var was any
-			if slices.ContainsFunc(old, func(was any) bool { return same(element, was) }) {
+			// An element may have moved.
+			if id := identity(element); id != nil && known[id] {
 				continue
 			}
+			var was any
 			if i < len(old) {
 				was = old[i]
 			}
@@ -135,17 +140,30 @@ func (c *checker) value(of *Schema, value, before any, path []string) {
 
 // same reports whether two values surely are equal.
 func same(a, b any) bool {
-	switch a := a.(type) {
+	id := identity(a)
+	return id != nil && id == identity(b)
+}
+
+// A part is where a map or a list is.
+type part struct {
+	at     uintptr
+	length int
+}
+
+// identity returns what values have in common that surely are equal; nil if it is not known.
+func identity(value any) any {
+	switch v := value.(type) {
 	case map[string]any:
-		b, ok := b.(map[string]any)
-		return ok && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+		return part{reflect.ValueOf(v).Pointer(), -1}
 	case []any:
-		b, ok := b.([]any)
-		return ok && len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+		if len(v) == 0 {
+			return part{}
+		}
+		return part{reflect.ValueOf(v).Pointer(), len(v)}
 	case string, bool, int64, float64:
-		return a == b
+		return value
 	}
-	return false
+	return nil
 }
 
 func (c *checker) fields(of *Schema, object, before map[string]any, path []string) {
