@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures what a server takes as policies and requests grow: hack/scale.sh USHER [SECONDS]. Each row has the
 # time from start to ready, the memory, and the CPU at rates of an open loop, as Markdown. CPU is that of the
-# server and its workers in ms a second: what remains is below 1 for a server that nobody asks.
+# server and its workers, in ms a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usher=${1:?usage: hack/scale.sh USHER [SECONDS]}

@@ -27,7 +27,7 @@ type Status struct {
 	Known map[string]int `json:"known,omitempty"`
 	// Rules counts the rules of policies in force, not Usher's built-in ones.
 	Rules int `json:"rules"`
-	// Problems are the problems of all policies, sorted, without what trying them found: [Live.Problems] has both.
+	// Problems are the problems of all policies, sorted, without what trying them found: [Problems] has both.
 	Problems []rule.Problem `json:"problems,omitempty"`
 	// Proofs counts the policies that need a proof, by its state.
 	Proofs map[api.ProofState]int `json:"proofs,omitempty"`

@@ -38,9 +38,11 @@ func (c *compilation) podTemplates(s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTem
 		c.Fail("spec.podTemplates", fmt.Sprintf("%q is not a value of podTemplates", s.PodTemplates), "use Deny, Warn or Off")
 		return v1alpha1.PodTemplatesOff
 	}
-	if field, name := misspelledPods(resources); field != "" && !createsPods(resources) {
+	switch field, name := misspelledPods(resources); {
+	case createsPods(resources):
+	case field != "":
 		c.Fail(field, "there is no resource "+name+": the policy is not for pods that are created", "did you mean pods?")
-	} else if !createsPods(resources) {
+	default:
 		c.Fail(
 			"spec.podTemplates", "the policy is not for pods that are created, so it does not judge the pods of workloads",
 			"add pods with the operation CREATE to spec.matchConstraints.resourceRules, or remove podTemplates",

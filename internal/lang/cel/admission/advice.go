@@ -52,7 +52,7 @@ func (c *compilation) advice(text, what string) string {
 		}
 		return names
 	case strings.Contains(what, "undefined field"):
-		return cmp.Or(adviseField(what, slices.Concat(slices.Collect(maps.Keys(c.environments.data.Fields)), slices.Collect(maps.Keys(c.environments.variables.Fields)))), "see docs/cel.md for the fields of request, namespaceObject and variables")
+		return cmp.Or(adviseField(what, slices.AppendSeq(slices.Collect(maps.Keys(c.environments.data.Fields)), maps.Keys(c.environments.variables.Fields))), "see docs/cel.md for the fields of request, namespaceObject and variables")
 	case strings.Contains(what, "optional_type("):
 		return AdviceForOptional
 	case strings.Contains(what, "must evaluate to"):
