@@ -157,7 +157,7 @@ func (p *Pool) begin(ctx context.Context, t *turn, job *Job, payload []byte) tim
 // finish releases the worker after a job, and returns how much CPU time it has used.
 func (p *Pool) finish(t *turn, begin time.Time, cpu time.Duration, last bool, err error) (time.Duration, error) {
 	o := outcome{took: time.Since(begin), cpu: t.worker.cpu() - cpu, last: last, err: err}
-	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
+	if hardly := o.took / 10; errors.Is(err, ErrTimeout) && o.cpu < hardly && (o.cpu < p.options.Slice || t.lane.background) {
 		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
 	}
 	return o.cpu, p.release(t.worker, t, o)

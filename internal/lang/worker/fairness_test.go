@@ -256,6 +256,21 @@ func TestStarvedRequestsCountForNobody(t *testing.T) {
 	}
 }
 
+// Background jobs have the low priority from the first on: how much of the processor they had by the end says nothing
+// about what they need.
+func TestStarvedBackgroundJobs(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 2, Slice: time.Nanosecond})
+	for _, background := range []bool{true, false} {
+		_, _, err := p.Do(t.Context(), worker.Job{
+			Kind: worker.CUE, Limit: 100 * time.Millisecond, Background: background, Payload: func() ([]byte, error) { return []byte("stop"), nil },
+		})
+		if !errors.Is(err, worker.ErrTimeout) || errors.Is(err, worker.ErrStarved) != background {
+			t.Errorf("in the background %t: error is %v", background, err)
+		}
+	}
+}
+
 // Quick requests that make workers grow cost others a start each: that counts as well.
 func TestTenantsThatMakeWorkersGrow(t *testing.T) {
 	t.Parallel()
