@@ -10,25 +10,31 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/explain/authz"
 	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// Explain explains what Decide has decided about a request of admission: for each rule, whether it matched and by
-// which clause, what its expressions read and what their values were, and what it said and changed. The result is
-// JSON, as in the phases of usher explain -o json. Values of objects that hold credentials, such as Secrets, are
-// withheld.
+// Explain explains what Decide has decided about a request. Of one of admission it tells for each rule whether it
+// matched and by which clause, what its expressions read and what their values were, and what it said and changed. The
+// result is JSON, as in the phases of usher explain -o json. Values of objects that hold credentials, such as Secrets,
+// are withheld.
 //
-// The decision must be about this request: one that has findings of rules of the other phase is an error. After
-// admission.Decide of door/admission, the requests of both decisions are in its result. No request is an error.
+// Of a request to authorize it tells which rules match, with their outcomes and conditions, which nearly match, and what
+// would pass instead: rules, nearMatches and passes as in usher authz can-i -o json. What other authorizers such as
+// RBAC say is not in it.
+//
+// The decision must be about this request: one that has findings of rules of the other phase is an error, and so is one
+// to authorize with another verdict than that of the policies in force now. After admission.Decide of door/admission, the
+// requests of both decisions are in its result. No request is an error.
 //
 // It evaluates the expressions again, which takes several times as long as to decide, by the policies that are in
 // force now, and resolves the facts that they need once more.
 func (l *Live) Explain(ctx context.Context, r *usher.Request, d usher.Decision) ([]byte, error) {
 	told, err := l.explain(ctx, r, d)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("explain decision: %w", err)
 	}
 	encoded, err := json.Marshal(told)
 	if err != nil {
@@ -37,36 +43,63 @@ func (l *Live) Explain(ctx context.Context, r *usher.Request, d usher.Decision) 
 	return encoded, nil
 }
 
-// ExplainText is [Live.Explain] for people: it returns the lines that usher explain prints for a phase, without colors.
-// Characters that control terminals are escaped.
+// ExplainText is [Live.Explain] for people: it returns the lines that usher explain prints for a phase, or those that
+// usher authz can-i --explain prints for the policies, without colors. Characters that control terminals are escaped.
 func (l *Live) ExplainText(ctx context.Context, r *usher.Request, d usher.Decision) (string, error) {
 	told, err := l.explain(ctx, r, d)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("explain decision: %w", err)
 	}
 	var b strings.Builder
-	text.Phase(&b, &told, len(told.Rules), printable.Palette{})
+	told.print(&b)
 	return printable.Lines(b.String()), nil
 }
 
-func (l *Live) explain(ctx context.Context, r *usher.Request, d usher.Decision) (explain.Explanation, error) {
+// An explanation is one of admission or one of authorization.
+type explanation interface{ print(b *strings.Builder) }
+
+type admission struct{ explain.Explanation }
+
+func (a *admission) print(b *strings.Builder) {
+	text.Phase(b, &a.Explanation, len(a.Rules), printable.Palette{})
+}
+
+type authorization struct{ authz.Explanation }
+
+func (a *authorization) print(b *strings.Builder) { a.Print(b, printable.Palette{}) }
+
+func (l *Live) explain(ctx context.Context, r *usher.Request, d usher.Decision) (explanation, error) {
 	if r == nil {
-		return explain.Explanation{}, errors.New("explain decision: there is no request: was the object denied before this phase?")
-	}
-	if r.Phase == usher.Authorize {
-		return explain.Explanation{}, errors.New("explain decision: expected one about a request of admission")
+		return nil, errors.New("there is no request: was the object denied before this phase?")
 	}
 	if err := complete(r); err != nil {
-		return explain.Explanation{}, fmt.Errorf("explain decision: %w", err)
+		return nil, err
+	}
+	if r.Phase == usher.Authorize {
+		return l.explainAccess(ctx, r, d)
 	}
 	if err := inPhase(l.current.RulesAt(""), r.Phase, d.Findings); err != nil {
-		return explain.Explanation{}, fmt.Errorf("explain decision: %w", err)
+		return nil, err
 	}
 	told, err := explain.Of(ctx, l.current.RulesAt(r.Entry), r, d, explain.Options{Facts: l.facts})
-	if err != nil {
-		return explain.Explanation{}, fmt.Errorf("explain decision: %w", err)
+	return &admission{told}, err
+}
+
+// explainAccess explains what the policies in force decide about a request to authorize.
+func (l *Live) explainAccess(ctx context.Context, r *usher.Request, d usher.Decision) (explanation, error) {
+	policies := l.current.Access()
+	if policies == nil {
+		return nil, ErrNotLoaded
 	}
-	return told, nil
+	x, err := policies.Explain(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if x.Decision.Verdict != d.Verdict {
+		return nil, fmt.Errorf("the policies in force now say %s, the decision %s: it is of another request, or they have changed",
+			authz.Verdict(x.Decision.Verdict), authz.Verdict(d.Verdict))
+	}
+	return &authorization{authz.Of(r, x)}, nil
 }
 
 // inPhase returns an error if a finding is of a rule that only decides in the other phase.

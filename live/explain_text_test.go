@@ -69,9 +69,6 @@ func TestExplainTextOfOthers(t *testing.T) {
 	if err != nil || strings.Contains(text, "\x1b") || strings.Contains(text, "\n  validate: allow") || !strings.Contains(text, "gone") {
 		t.Errorf("explained as %q, error %v", text, err)
 	}
-	if _, err := decider.ExplainText(t.Context(), &usher.Request{Phase: usher.Authorize}, usher.Decision{}); err == nil {
-		t.Error("a request to authorize is explained")
-	}
 	// admission.Decide has no request of the phase Validate after a denial.
 	if _, err := decider.ExplainText(t.Context(), nil, usher.Decision{}); err == nil {
 		t.Error("no request is explained")
@@ -80,10 +77,14 @@ func TestExplainTextOfOthers(t *testing.T) {
 
 // follow returns a decider with a policy about replicas that has a message.
 func follow(ctx context.Context, folder, message string) (*live.Live, error) {
-	policy := `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: few-replicas}, spec: {
+	return enforce(ctx, folder, `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: few-replicas}, spec: {
 		matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]},
-		validations: [{expression: object.spec.replicas <= 3, message: ` + message + `}]}}`
-	if err := os.WriteFile(filepath.Join(folder, "replicas.yaml"), []byte(policy), 0o600); err != nil {
+		validations: [{expression: object.spec.replicas <= 3, message: `+message+`}]}}`)
+}
+
+// enforce returns a decider with the policies in a text.
+func enforce(ctx context.Context, folder, policies string) (*live.Live, error) {
+	if err := os.WriteFile(filepath.Join(folder, "policies.yaml"), []byte(policies), 0o600); err != nil {
 		return nil, err
 	}
 	decider := live.New(live.Options{InProcess: true})

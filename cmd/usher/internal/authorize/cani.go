@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,9 +14,8 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/fact/cluster"
-	authzengine "github.com/usher-dev/usher/internal/engine/authz"
+	explain "github.com/usher-dev/usher/internal/explain/authz"
 	"github.com/usher-dev/usher/internal/rule/authz"
-	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 type canIFlags struct {
@@ -146,78 +143,25 @@ func (w *World) Explain(ctx context.Context, r *usher.Request) (*canIReport, err
 	answer, steps := w.chain().Explain(ctx, r)
 	report := &canIReport{
 		Request: describeRequest(r), User: r.User, Allowed: answer.Verdict == usher.Allow,
-		Verdict: verdictWord(answer.Verdict), Reason: answer.Reason, HTTP: answer.Status(),
+		Verdict: explain.Verdict(answer.Verdict), Reason: answer.Reason, HTTP: answer.Status(),
 		RBACUnknown: w.rbacUnknown,
 	}
 	for _, step := range steps {
 		if unusual := step.Stage == "system:masters" || step.Stage == "health paths"; unusual && step.Answer.Verdict == usher.NoOpinion {
 			continue
 		}
-		stage := stageReport{Name: step.Stage, Asked: step.Asked, Verdict: verdictWord(step.Answer.Verdict), Reason: step.Answer.Reason}
+		stage := stageReport{Name: step.Stage, Asked: step.Asked, Verdict: explain.Verdict(step.Answer.Verdict), Reason: step.Answer.Reason}
 		if step.Stage == denyStage || step.Stage == allowStage {
-			stage.add(x)
+			// In one stage those that deny, in the other those that allow or abstain.
+			stage.Reasons = explain.ReasonsOf(x, func(e authz.Effect) bool { return (e == authz.Deny) == (step.Stage == denyStage) })
 		}
 		if step.Asked && step.Answer.Verdict != usher.NoOpinion {
 			report.Stage = step.Stage
 		}
 		report.Stages = append(report.Stages, stage)
 	}
-	report.Passes = passes(r, x, answer)
+	report.Passes = explain.Passes(r, x, answer.Verdict)
 	return report, nil
-}
-
-// passes returns changes of a request that would change the answer.
-func passes(r *usher.Request, x authzengine.Explanation, answer simulate.Answer) []string {
-	var all []string
-	add := func(hint string) {
-		hint = strings.ReplaceAll(hint, "$(user)", r.User.Name)
-		if !slices.Contains(all, hint) {
-			all = append(all, hint)
-		}
-	}
-	for _, step := range x.Steps {
-		switch {
-		case answer.Verdict == usher.Deny && step.Outcome == authzengine.Decides && step.Rule.Policy.Effect == authz.Deny:
-			denialHints(r, step, add)
-		case answer.Verdict == usher.NoOpinion && step.Outcome == authzengine.Unselected:
-			selectorHint(r, step, add)
-		}
-	}
-	return all
-}
-
-func denialHints(r *usher.Request, step authzengine.Step, add func(string)) {
-	if strings.Contains(step.Why, "names [") && authz.HasSelectors(r.Access.Verb) {
-		add("--field-selector metadata.name=<another name>")
-	}
-	if strings.Contains(step.Why, "namespaces [") {
-		add("-n <another namespace>")
-	}
-	selectorHint(r, step, add)
-}
-
-// selectorHint adds what the selectors of a policy require, if the request can have some.
-func selectorHint(r *usher.Request, step authzengine.Step, add func(string)) {
-	if selector := selectorFlags(step.Rule.Policy); selector != "" && authz.HasSelectors(r.Access.Verb) {
-		add(selector)
-	}
-}
-
-// selectorFlags are the flags that say what the selectors of a policy require.
-func selectorFlags(p *authz.Policy) string {
-	var flags []string
-	for flag, wanted := range map[string][]authz.Requirement{"-l": p.Labels, "--field-selector": p.Fields} {
-		if len(wanted) == 0 {
-			continue
-		}
-		var clauses []string
-		for _, clause := range wanted {
-			clauses = append(clauses, clause.String())
-		}
-		flags = append(flags, flag+" '"+strings.Join(clauses, ",")+"'")
-	}
-	slices.Sort(flags)
-	return strings.Join(flags, " ")
 }
 
 // askCluster asks the API server for its answer.

@@ -7,8 +7,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	authzengine "github.com/usher-dev/usher/internal/engine/authz"
-	"github.com/usher-dev/usher/internal/rule/authz"
+	explain "github.com/usher-dev/usher/internal/explain/authz"
 )
 
 // A canIReport is the answer, with everything that it depends on.
@@ -36,21 +35,7 @@ type stageReport struct {
 	Asked   bool   `json:"asked"`
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
-	// Rules are those of policies that match, NearMatches those that almost match.
-	Rules       []ruleReport `json:"rules,omitempty"`
-	NearMatches []ruleReport `json:"nearMatches,omitempty"`
-}
-
-type ruleReport struct {
-	Policy string `json:"policy"`
-	Tier   string `json:"tier"`
-	Effect string `json:"effect"`
-	Rule   string `json:"rule"`
-	// Outcome is what a rule that matches contributes to the decision.
-	Outcome string `json:"outcome,omitempty"`
-	// Why gives details; for a rule that almost matches, what does not match.
-	Why        string   `json:"why,omitempty"`
-	Conditions []string `json:"conditions,omitempty"`
+	explain.Reasons
 }
 
 // A clusterAnswer is what an API server says.
@@ -74,53 +59,6 @@ func (r *canIReport) differs() bool { return r.Cluster != nil && r.Cluster.Allow
 
 // disputed reports whether it does although it should not.
 func (r *canIReport) disputed() bool { return r.differs() && !r.WhatIf }
-
-func verdictWord(v usher.Verdict) string {
-	if v == usher.NoOpinion {
-		return "no opinion"
-	}
-	return string(v)
-}
-
-// add reports the policies behind the answer of the stage: in one stage those that deny, in the
-// other those that allow or abstain.
-func (s *stageReport) add(x authzengine.Explanation) {
-	belongs := func(r *authz.Rule) bool { return (r.Policy.Effect == authz.Deny) == (s.Name == denyStage) }
-	for _, step := range x.Steps {
-		if !belongs(step.Rule) {
-			continue
-		}
-		reported := reportRule(step.Rule)
-		reported.Outcome, reported.Why = string(step.Outcome), step.Why
-		for _, e := range step.Evaluated {
-			outcome := fmt.Sprintf("%s: %t", e.Condition.Name, e.Holds)
-			if e.Err != nil {
-				outcome = fmt.Sprintf("%s: %v", e.Condition.Name, e.Err)
-			}
-			reported.Conditions = append(reported.Conditions, outcome)
-		}
-		s.Rules = append(s.Rules, reported)
-	}
-	for _, near := range x.NearMatches {
-		if belongs(near.Rule) {
-			reported := reportRule(near.Rule)
-			reported.Why = near.Mismatch
-			s.NearMatches = append(s.NearMatches, reported)
-		}
-	}
-}
-
-func reportRule(r *authz.Rule) ruleReport {
-	return ruleReport{Policy: policyName(r.Policy.Ref), Tier: r.Policy.Tier.String(), Effect: r.Policy.Effect.String(), Rule: r.Name}
-}
-
-// policyName returns the name of a policy as an argument for kubectl.
-func policyName(ref usher.PolicyRef) string {
-	if ref.Namespace != "" {
-		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
-	}
-	return ref.Kind + "/" + ref.Name
-}
 
 func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 	var b strings.Builder
@@ -185,20 +123,5 @@ func (s *stageReport) print(b *strings.Builder, n int, p cli.Palette) {
 		line += "  " + s.Reason
 	}
 	b.WriteString(line + "\n")
-	for _, r := range s.Rules {
-		fmt.Fprintf(b, "     %s %s (tier %s) %s: %s%s\n", r.Effect, r.Policy, r.Tier, r.Rule, r.Outcome, because(r.Why))
-		for _, condition := range r.Conditions {
-			fmt.Fprintf(b, "       %s\n", condition)
-		}
-	}
-	for _, r := range s.NearMatches {
-		fmt.Fprintf(b, "     %s %s (tier %s) %s: %s\n", cli.Paint(p.Faint, "nearly: "+r.Effect), r.Policy, r.Tier, r.Rule, r.Why)
-	}
-}
-
-func because(why string) string {
-	if why == "" {
-		return ""
-	}
-	return ", " + why
+	s.Reasons.Print(b, "     ", p)
 }

@@ -15,6 +15,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
+	explain "github.com/usher-dev/usher/internal/explain/authz"
 	"github.com/usher-dev/usher/internal/rule/authz"
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
@@ -140,7 +141,7 @@ func (w *World) allowed(ctx context.Context, r *usher.Request) []whoCan {
 			continue
 		}
 		for _, who := range subjectsOf(rule.Policy) {
-			who.Via, who.If, who.within = policyName(rule.Policy.Ref), conditionsOf(rule.Policy), rule.Own
+			who.Via, who.If, who.within = explain.Policy(rule.Policy.Ref), conditionsOf(rule.Policy), rule.Own
 			all = append(all, who)
 		}
 	}
@@ -173,7 +174,7 @@ func conditionsOf(p *authz.Policy) []string {
 	if p.Audit {
 		all = append(all, "in Audit mode: it allows nothing")
 	}
-	if flags := selectorFlags(p); flags != "" {
+	if flags := explain.SelectorFlags(p); flags != "" {
 		all = append(all, "with "+flags)
 	}
 	for _, condition := range p.When {
@@ -230,7 +231,7 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 	}
 	for _, f := range decision.Findings {
 		if f.Outcome == usher.Rejected {
-			who.DeniedBy = append(who.DeniedBy, policyName(f.Policy))
+			who.DeniedBy = append(who.DeniedBy, explain.Policy(f.Policy))
 		}
 	}
 	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
@@ -243,7 +244,7 @@ func (w *World) mayDeny(r *usher.Request) []string {
 	var names []string
 	q := authz.QueryOf(r, nil)
 	for _, rule := range w.rules {
-		if name := policyName(rule.Policy.Ref); rule.Policy.Effect == authz.Deny && !rule.Policy.Audit && rule.IsFor(&q) && !slices.Contains(names, name) {
+		if name := explain.Policy(rule.Policy.Ref); rule.Policy.Effect == authz.Deny && !rule.Policy.Audit && rule.IsFor(&q) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
