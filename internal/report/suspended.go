@@ -33,3 +33,15 @@ func suspension(known v1alpha1.PolicyStatus, p *rule.State, c *metav1.Condition)
 	}
 	return &metav1.Condition{Reason: v1alpha1.ReasonResumed, Message: "it is no longer suspended: see its status for whether it is in force"}
 }
+
+// suspendedWorking returns the condition Working of a policy that is suspended, and failed before; nil if it need not
+// change.
+func suspendedWorking(old *metav1.Condition, p *rule.State) *metav1.Condition {
+	if p.Suspended == "" || old == nil || old.Status != metav1.ConditionFalse {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: v1alpha1.ConditionWorking, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, ObservedGeneration: p.Generation,
+		Message: "an older version has failed; the policy is suspended, and no request meets it",
+	}
+}

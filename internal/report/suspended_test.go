@@ -99,3 +99,29 @@ func TestSuspendedAtSome(t *testing.T) {
 		c.wantEnforced("a", "False Suspended 2")
 	})
 }
+
+// TestSuspendedDoesNotFail: a policy that is suspended does not fail, and one that is resumed has not failed yet.
+func TestSuspendedDoesNotFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		r := c.replica("one")
+		r.Observe(good(1))
+		time.Sleep(time.Second)
+		c.fail(r, "one", failure(1, 1, time.Now()))
+		time.Sleep(2 * time.Second)
+		c.wantWorking("in force", "False RuleFails 1: "+failsOnce+" | "+failsOnce)
+		off := good(2)
+		off.Policies[0].Enforced, off.Policies[0].Suspended = false, "it is suspended"
+		r.Observe(off)
+		c.fail(r, "one")
+		time.Sleep(2 * time.Second)
+		c.wantWorking("suspended", "Unknown Suspended 2: an older version has failed; the policy is suspended, and no request meets it | it is suspended")
+		r.Observe(good(3))
+		time.Sleep(2 * time.Second)
+		if got := c.working(); !strings.HasPrefix(got, "Unknown Edited 3: ") {
+			t.Errorf("resumed: got %s", got)
+		}
+	})
+}

@@ -85,6 +85,9 @@ func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 // no replica knows of a failure, nor whether a request has met the version.
 func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f *rule.Failure, now time.Time) *metav1.Condition {
 	old := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionWorking)
+	if c := suspendedWorking(old, p); c != nil {
+		return c
+	}
 	generation := p.InForce()
 	f, k := told(f, generation)
 	if generation < 0 || old == nil && f == nil {

@@ -58,8 +58,8 @@ const (
 	// Only kinds that need a proof have it.
 	ConditionProven = "Proven"
 	// ConditionWorking: False while a rule of the policy fails on requests, True when it works
-	// again, and Unknown when the policy was edited and no request has met the new version. It is absent until a
-	// rule fails.
+	// again, and Unknown when the policy was edited and no request has met the new version, or when it is suspended. It
+	// is absent until a rule fails.
 	ConditionWorking = "Working"
 )
 

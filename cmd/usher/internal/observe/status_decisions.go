@@ -31,7 +31,7 @@ const (
 	decisionsTimeout = 5 * time.Second
 	// leastRefused is how many requests a policy has refused that is to be looked at for that.
 	leastRefused = 3
-	// inForceWithin is how soon after it is written a policy is in force.
+	// inForceWithin is how soon after it is edited a policy is in force.
 	inForceWithin = time.Second
 )
 
@@ -59,8 +59,22 @@ type figures struct {
 	phases        map[string]int
 	slowest       float64
 	// most and of are how many requests it refused in the phase in which it refused most, of how many there since it
-	// is as it is.
+	// is as it is. Edited says that there are some from before.
 	most, of int
+	phase    string
+	edited   bool
+}
+
+// share says how many requests a policy refused, of which: all, which are how many, or those of one phase.
+func (one *figures) share(all int) string {
+	which := ""
+	if one.of < all {
+		which = " to " + one.phase
+	}
+	if one.edited {
+		return fmt.Sprintf("%d of the %s%s since it was written", one.most, cli.Count(one.of, "request", "requests"), which)
+	}
+	return fmt.Sprintf("%d of the last %s%s", one.most, cli.Count(one.of, "request", "requests"), which)
 }
 
 // decided asks replicas for the last decisions.
@@ -86,9 +100,13 @@ func (f *statusFlags) decided(ctx context.Context, r *statusReport) (last []serv
 
 // count counts the last decisions, and says which policies of the cluster, which are all, refuse and are slow.
 func (f *statusFlags) count(r *statusReport, last []served.Item, all []api.Policy) {
-	c := counting{report: r, since: map[usher.PolicyRef]time.Time{}, policies: map[usher.PolicyRef]*figures{}, phases: map[string][]time.Time{}}
+	c := counting{report: r, written: map[usher.PolicyRef]time.Time{}, since: map[usher.PolicyRef]time.Time{}, policies: map[usher.PolicyRef]*figures{}, phases: map[string][]time.Time{}}
 	for i := range all {
-		c.since[compile.Ref(all[i].Object)] = writtenAt(all[i].Object).Add(inForceWithin)
+		ref, at := compile.Ref(all[i].Object), writtenAt(all[i].Object)
+		c.written[ref], c.since[ref] = at, at
+		if created := all[i].Object.GetCreationTimestamp(); at.After(created.Time) {
+			c.since[ref] = at.Add(inForceWithin)
+		}
 	}
 	for i := range last {
 		if d := last[i].Decision; d != nil {
@@ -114,9 +132,10 @@ func writtenAt(policy api.Object) time.Time {
 // A counting counts decisions.
 type counting struct {
 	report *statusReport
-	// since is from when on policies of the cluster are as they are now.
-	since    map[usher.PolicyRef]time.Time
-	policies map[usher.PolicyRef]*figures
+	// written is when policies of the cluster were written last, and since is from when on they are in force as they are
+	// now: in between, an older version may have been.
+	written, since map[usher.PolicyRef]time.Time
+	policies       map[usher.PolicyRef]*figures
 	// phases are the times of the decisions of each, the oldest first.
 	phases map[string][]time.Time
 }
@@ -163,6 +182,8 @@ func (c *counting) add(d *recent.Decision) {
 			one.refused++
 			one.phases[d.Phase]++
 			outdated = false
+		} else if at, ok := c.written[policy]; ok && !d.Time.Before(at) {
+			outdated = false
 		}
 	}
 	if outdated {
@@ -174,10 +195,10 @@ func (c *counting) add(d *recent.Decision) {
 // count: a policy that has refused everything since is the reason for an outage, whatever was allowed before.
 func (c *counting) shares() {
 	for ref, one := range c.policies {
-		for phase, n := range one.phases {
-			if times := c.phases[phase]; n > one.most {
+		for _, phase := range slices.Sorted(maps.Keys(one.phases)) {
+			if n, times := one.phases[phase], c.phases[phase]; n > one.most {
 				first, _ := slices.BinarySearchFunc(times, c.since[ref], time.Time.Compare)
-				one.most, one.of = n, len(times)-first
+				one.most, one.of, one.phase, one.edited = n, len(times)-first, phase, first > 0
 			}
 		}
 	}
@@ -187,7 +208,7 @@ func (c *counting) shares() {
 func (c *counting) headline() {
 	for _, p := range most(c.policies, func(one *figures) float64 { return float64(one.refused) }) {
 		if one := c.policies[p]; p.Namespace == "" && one.most >= leastRefused && 2*one.most > one.of {
-			c.report.refusesMost = fmt.Sprintf("%s refuses most requests, %d of the last %d", printable.Line(p.String()), one.most, one.of)
+			c.report.refusesMost = fmt.Sprintf("%s refuses most requests, %s", printable.Line(p.String()), one.share(c.report.Decisions.All))
 			return
 		}
 	}
@@ -202,7 +223,7 @@ func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figur
 		return float64(one.refused)
 	}
 	for _, p := range most(policies, refused) {
-		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("refused %d of the last %s", policies[p].most, cli.Count(policies[p].of, "request", "requests")),
+		r.LookAt = append(r.LookAt, lookAt{p, "refused " + policies[p].share(r.Decisions.All),
 			"usher watch --denied --explain --once --policy " + served.Policy(p) + argsOf(&f.replicas)})
 	}
 	for _, p := range most(policies, func(one *figures) float64 { return one.slowest }) {

@@ -54,7 +54,7 @@ func TestStatusNamesPolicies(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if headline != "ClusterObjectPolicy deny-all refuses most requests, 30 of the last 42" || outdated != 0 {
+	if headline != "ClusterObjectPolicy deny-all refuses most requests, 30 of the last 42 requests" || outdated != 0 {
 		t.Errorf("got %q, and %d outdated decisions", headline, outdated)
 	}
 }
@@ -63,9 +63,9 @@ func TestStatusNamesPolicies(t *testing.T) {
 func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	stored := func(name string, edited, told time.Time) api.Policy {
-		text := fmt.Sprintf(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":%q,"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[
-			{"manager":"kubectl","time":%q},{"manager":"usher","subresource":"status","time":%q}]},"spec":{}}`, name, edited.Format(time.RFC3339), told.Format(time.RFC3339))
+	stored := func(name string, created, edited, told time.Time) api.Policy {
+		text := fmt.Sprintf(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":%q,"creationTimestamp":%q,"managedFields":[
+			{"manager":"kubectl","time":%q},{"manager":"usher","subresource":"status","time":%q}]},"spec":{}}`, name, created.Format(time.RFC3339), edited.Format(time.RFC3339), told.Format(time.RFC3339))
 		policy, err := api.Decode([]byte(text))
 		if err != nil {
 			t.Fatal(err)
@@ -98,17 +98,27 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		outdated  int
 		says      []string
 	}{
-		{"one deleted, one mended", decisions, "", 5, []string{"ClusterObjectPolicy old: refused 4 of the last 10 requests"}},
+		{"one deleted, one mended", decisions, "", 5, []string{"ClusterObjectPolicy old: refused 4 of the last 10 requests to validate"}},
 		{
-			"of the requests that are validated", decisions[7:], "ClusterObjectPolicy old refuses most requests, 4 of the last 7", 2,
-			[]string{"ClusterObjectPolicy old: refused 4 of the last 7 requests"},
+			"of the requests that are validated", decisions[7:], "ClusterObjectPolicy old refuses most requests, 4 of the last 7 requests to validate", 2,
+			[]string{"ClusterObjectPolicy old: refused 4 of the last 7 requests to validate"},
 		},
 		{
 			"since the policy is in force", slices.Concat(allowed, []*recent.Decision{denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended")}),
-			"ClusterObjectPolicy mended refuses most requests, 3 of the last 3", 0, []string{"ClusterObjectPolicy mended: refused 3 of the last 3 requests"},
+			"ClusterObjectPolicy mended refuses most requests, 3 of the 3 requests to validate since it was written", 0,
+			[]string{"ClusterObjectPolicy mended: refused 3 of the 3 requests to validate since it was written"},
+		},
+		{
+			"which version an edited one had is not known at first", []*recent.Decision{denied("validate", -time.Second, "mended"), denied("validate", time.Second/2, "mended"), denied("validate", time.Minute, "mended")},
+			"", 1, nil,
+		},
+		{
+			"a policy that is new has one version", []*recent.Decision{denied("validate", 0, "new"), denied("validate", time.Second/2, "new"), denied("validate", time.Second/2, "new")},
+			"ClusterObjectPolicy new refuses most requests, 3 of the last 3 requests", 0, []string{"ClusterObjectPolicy new: refused 3 of the last 3 requests"},
 		},
 	} {
-		headline, outdated, says := observe.LookAt(test.decisions, stored("mended", noon, noon), stored("old", noon.Add(-time.Hour), noon.Add(time.Hour)))
+		headline, outdated, says := observe.LookAt(test.decisions,
+			stored("mended", noon.Add(-time.Hour), noon, noon), stored("old", noon.Add(-time.Hour), noon.Add(-time.Hour), noon.Add(time.Hour)), stored("new", noon, noon, noon))
 		for i := range says {
 			says[i], _, _ = strings.Cut(says[i], ": usher ")
 		}

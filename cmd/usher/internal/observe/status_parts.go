@@ -243,7 +243,8 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		r.Policies.Enforced++
 	}
 	r.warned(ref, status.Problems)
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWorking); c != nil && c.Status == metav1.ConditionFalse {
+	// One that is suspended does not fail: its status is of when it was in force.
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWorking); c != nil && c.Status == metav1.ConditionFalse && !api.Suspended(policy.Object) {
 		r.Policies.Failing++
 		wrongf("failing: %s", c.Message)
 	}

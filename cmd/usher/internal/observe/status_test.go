@@ -251,7 +251,7 @@ func TestStatus(t *testing.T) {
 		{"no CA", func(c *protectedCluster) { c.ca = "x" }, cli.ExitNegative, []string{"problem: the CA bundle of the webhooks has no certificate that can be read\n"}},
 		{"policies", func(c *protectedCluster) {
 			c.policies = strings.Join([]string{
-				statusOf("off", `"suspend":true`, inForce),
+				statusOf("off", `"suspend":true`, inForce, `{"type":"Working","status":"False","reason":"RuleFails","message":"no such key"}`),
 				statusOf("new", ""),
 				statusOf("old", "", `{"type":"Enforced","status":"True","reason":"LastGoodVersion","message":"generation 1"}`),
 				statusOf("out", "", `{"type":"Enforced","status":"False","reason":"NotCalled","message":"nobody\nasks"}`),
