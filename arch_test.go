@@ -176,7 +176,7 @@ var mayImport = []struct {
 		".", "api/usher/v1alpha1", "door/admission", "door/authorization", "fact", "fact/cached", "fact/cluster", "fact/http", "fact/object", "internal/auditapi",
 		"internal/cert", "internal/clientauth", "internal/clients", "internal/compile", "internal/compile/authorization", "internal/deadline", "internal/delegated",
 		"internal/engine", "internal/engine/authz", "internal/graceful", "internal/keyring", "internal/lang/cue", "internal/lang/worker", "internal/limit", "internal/live",
-		"internal/memory", "internal/observe/failing", "internal/observe/recent", "internal/observe/recording", "internal/observe/spans", "internal/observe/trace", "internal/overrun", "internal/paths", "internal/probe",
+		"internal/memory", "internal/observe/failing", "internal/observe/recent", "internal/observe/recording", "internal/observe/spans", "internal/observe/trace", "internal/overrun", "internal/paths", "internal/printable", "internal/probe",
 		"internal/proof", "internal/reload", "internal/replicas", "internal/report", "internal/rule", "internal/rule/authz", "internal/serve/auditing",
 		"internal/serve/decisions", "internal/serve/kinds", "internal/serve/page", "internal/serve/proofs", "internal/serve/routes", "internal/simulate/authz",
 		"internal/trial", "internal/trial/isolated", "internal/trial/lockout", "internal/webhookconfig", "observe/decisionlog", "observe/metrics", "source", "source/cluster",
@@ -227,7 +227,7 @@ var mayImport = []struct {
 	// What is served to users of the cluster; the API server says who they are and what they may do.
 	{"internal/delegated", []string{"internal/limit", "internal/ratelog"}},
 	// A resource of that API, and what reads it.
-	{"internal/auditapi", []string{".", "internal/audit/result", "internal/delegated"}},
+	{"internal/auditapi", []string{".", "internal/audit/result", "internal/delegated", "internal/rule"}},
 	{"internal/delegated/delegatedtest", []string{"internal/delegated"}},
 	// What follows files and clusters waits for the end of a series of changes.
 	{"internal/changes", nil},

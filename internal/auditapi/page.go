@@ -14,8 +14,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // A query is the parameters of a request.
@@ -72,13 +72,8 @@ func parseStatuses(texts []string) ([]result.Status, error) {
 
 // selects reports whether the filters let a result pass.
 func (q *query) selects(r *result.Result) bool {
-	return (q.policy == "" || names(r.Policy, q.policy)) && (q.kind == "" || strings.EqualFold(q.kind, r.Object.Kind)) &&
+	return (q.policy == "" || rule.Names(q.policy, r.Policy)) && (q.kind == "" || strings.EqualFold(q.kind, r.Object.Kind)) &&
 		(len(q.statuses) == 0 || slices.Contains(q.statuses, r.Status))
-}
-
-// names reports whether name, which can be NAMESPACE/NAME, is that of a policy.
-func names(ref usher.PolicyRef, name string) bool {
-	return ref.Name == name || ref.Namespace != "" && ref.Namespace+"/"+ref.Name == name
 }
 
 // A cursor is where a page ends: after a number of results of a namespace, of which the last one has

@@ -23,6 +23,22 @@ func (l *Live) Compiled() []compile.Compiled {
 // API servers enforce. They are shared: do not change them.
 func (f *inForce) Enforced() []compile.Compiled { return f.current.Load().enforced }
 
+// Named returns the policies that there are: those in force, those that are not, and those that API servers enforce.
+func (f *inForce) Named() []usher.PolicyRef {
+	current := f.current.Load()
+	var all []usher.PolicyRef
+	for i := range current.rules {
+		all = append(all, current.rules[i].Policy)
+	}
+	for i := range current.policies {
+		all = append(all, current.policies[i].Policy)
+	}
+	for _, policy := range current.elsewhere {
+		all = append(all, compile.Ref(policy.Object))
+	}
+	return all
+}
+
 // others compiles the policies that API servers enforce, once they are needed.
 type others struct {
 	mu    sync.Mutex

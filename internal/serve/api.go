@@ -4,11 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve/decisions"
 )
+
+// longestPolicy is more than KIND/NAMESPACE/NAME of a policy has, in bytes.
+const longestPolicy = 500
 
 // An API configures the server's own API. It has a separate port, so that its users do not take
 // connections from API servers, and so that the admission port does not request client
@@ -28,9 +37,9 @@ func (s *Server) newAPI(c *API) (*endpoint, error) {
 		return nil, errors.New("serve API: only the API server of a cluster knows who may use it")
 	}
 	handlers := map[string]http.Handler{
-		delegated.Decisions:          decisions.New(s.decisions, "DecisionList"),
+		delegated.Decisions:          s.warnOfPolicy(decisions.New(s.decisions, "DecisionList")),
 		delegated.CandidateDecisions: decisions.New(s.differences, "CandidateDecisionList"),
-		delegated.AuditResults:       auditapi.New(s.cluster.audit.API()),
+		delegated.AuditResults:       s.warnOfPolicy(auditapi.New(s.cluster.audit.API())),
 	}
 	if s.recordings != nil {
 		handlers[delegated.Recordings] = s.recordings
@@ -49,6 +58,30 @@ func (s *Server) newAPI(c *API) (*endpoint, error) {
 	}
 	e.server.Handler = e.server.Count(api)
 	return e, nil
+}
+
+// warnOfPolicy adds a warning to the responses of a handler if the policy that a request selects does not exist, in the
+// header of Kubernetes' own warnings. It names policies that the caller may see: those of the cluster, and of the
+// namespace that is read.
+func (s *Server) warnOfPolicy(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("policy")
+		request, known := delegated.RequestOf(r.Context())
+		if name == "" || !known {
+			next.ServeHTTP(w, r)
+			return
+		}
+		visible := slices.DeleteFunc(s.live.Named(), func(p usher.PolicyRef) bool {
+			return request.Namespace != "" && p.Namespace != "" && p.Namespace != request.Namespace
+		})
+		if text := rule.Unknown(printable.Line(printable.Cut(name, longestPolicy)), visible); text != "" {
+			// Its error is that of control characters, which the text does not have.
+			if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+				w.Header().Set("Warning", header)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // APIURL returns the URL of the server's own API; empty if it is not served.

@@ -82,6 +82,7 @@ func TestServerKeepsDecisions(t *testing.T) {
 	h.eventually("the policy is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
 	users.Grant("alice", "list", delegated.Decisions, "")
 	users.Grant("alice", "watch", delegated.Decisions, "")
+	users.Grant("alice", "list", delegated.AuditResults, "")
 	ask := func(path string) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.server.APIURL()+path, nil)
 		if err != nil {
@@ -98,6 +99,16 @@ func TestServerKeepsDecisions(t *testing.T) {
 	for _, want := range []string{`"kind":"Pod"`, `"verdict":"allow"`, `"changed":true`, `"policy":{"kind":"ClusterOverridePolicy","name":"label"}`, `"outcome":"changed"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the list has no %s: %s", want, body)
+		}
+	}
+	for path, want := range map[string]string{
+		"decisions?policy=lable": `299 - "there is no policy lable: did you mean label?"`, "decisions?policy=ClusterOverridePolicy/label": "", "decisions": "",
+		"auditresults?policy=a%1Bb": `299 - "there is no policy a\\x1bb"`,
+	} {
+		response := ask(path)
+		_ = response.Body.Close()
+		if got := response.Header.Get("Warning"); got != want {
+			t.Errorf("%s: warning %s, want %s", path, got, want)
 		}
 	}
 	stream := ask("decisions?watch=true&last=1")

@@ -9,6 +9,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // An Outcome selects decisions by what came of the request.
@@ -110,21 +111,8 @@ func (f *Filter) selects(k *kept) bool {
 			(f.Namespace == "" || f.Namespace == string(k.field(namespace))) &&
 			(f.User == "" || printable.Cut(f.User, longest[userName]) == string(k.field(userName))) &&
 			(f.Kind == "" || strings.EqualFold(f.Kind, string(k.field(kind))) || strings.EqualFold(f.Kind, string(k.field(resource)))) &&
-			(f.Policy == "" || slices.ContainsFunc(k.rules, func(r keptRule) bool { return names(f.Policy, r.rule.Value().policy) })) &&
+			(f.Policy == "" || slices.ContainsFunc(k.rules, func(r keptRule) bool { return rule.Names(f.Policy, r.rule.Value().policy) })) &&
 			(len(f.Outcomes) == 0 || slices.ContainsFunc(f.Outcomes, k.has))
-}
-
-// names reports whether a text names a policy: NAME, NAMESPACE/NAME, KIND/NAME or
-// KIND/NAMESPACE/NAME.
-func names(text string, p usher.PolicyRef) bool {
-	rest, ok := strings.CutSuffix(text, p.Name)
-	if !ok || rest == "" {
-		return ok
-	}
-	if p.Namespace != "" {
-		rest, ok = strings.CutSuffix(rest, p.Namespace+"/")
-	}
-	return ok && (rest == "" || rest == p.Kind+"/")
 }
 
 func (k *kept) has(o Outcome) bool {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // Policies returns the policies of a kind: those of a namespace, unless it is empty or the kind has none.
@@ -30,9 +32,22 @@ func NoNamespace(ctx context.Context, client dynamic.Interface, name string) err
 	if name == "" {
 		return nil
 	}
-	_, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	namespaces := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+	_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return nil
+	}
+	// Who may not list them gets no suggestion.
+	all, listErr := namespaces.List(ctx, metav1.ListOptions{})
+	if listErr != nil {
 		return err
 	}
-	return nil
+	var names []string
+	for i := range all.Items {
+		names = append(names, all.Items[i].GetName())
+	}
+	if near := rule.Nearest(name, names); near != "" {
+		return fmt.Errorf("%w: did you mean %s?", err, near)
+	}
+	return err
 }

@@ -88,7 +88,7 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	f.replicas.Register(flags)
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none, which otherwise are in default")
 	flags.StringVar(&f.stdinName, "stdin-name", "", "file that the standard input has, for places in the output; with a / at its end, the folder of the Helm chart or the kustomization that made it")
-	flags.StringVar(&f.policy, "policy", "", "show only results of the policies with this name, or NAMESPACE/NAME")
+	flags.StringVar(&f.policy, "policy", "", "show only results of this policy: NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME")
 	f.facts.Register(flags)
 	flags.BoolVar(&f.http, "ask-http", false, "let rules call HTTP services for each object; otherwise rules that do are not judged")
 	f.limits.RegisterWithTimeout(cmd)
@@ -167,7 +167,7 @@ func (f *auditFlags) report(cmd *cobra.Command, s cli.Streams) (*format.Report, 
 	case len(f.files) > 0:
 		return f.auditFiles(cmd, s)
 	}
-	return f.auditServer(cmd)
+	return f.auditServer(cmd, s)
 }
 
 func (f *auditFlags) print(s cli.Streams, r *format.Report) error {

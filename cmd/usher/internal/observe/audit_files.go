@@ -103,8 +103,8 @@ func (f *auditFlags) inputs(cmd *cobra.Command, s cli.Streams) ([]objects.Input,
 func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, resolver fact.Resolver) (*scan, error) {
 	set.NoteSuspended(cmd, s)
 	sc := newScan(set.OnPods(), f.judging(resolver))
-	if !sc.only(f.policy) {
-		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy %s: there is no such policy", f.policy)}
+	if text := sc.only(f.policy); text != "" {
+		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy: %s", text)}
 	}
 	return sc, nil
 }

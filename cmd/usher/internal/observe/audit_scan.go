@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // An object is one object to judge, and where it comes from.
@@ -126,14 +127,13 @@ func messagesOf(c *compile.Compiled) map[string]string {
 	return messages
 }
 
-// only selects the policies with a name, which can be NAMESPACE/NAME. It reports whether there is
-// one. The empty name selects all.
-func (sc *scan) only(name string) bool {
+// only selects the policies that a text names, all if it is empty. It says so if there are none; otherwise it returns "".
+func (sc *scan) only(name string) (unknown string) {
 	if name == "" {
-		return true
+		return ""
 	}
-	sc.selected = func(ref usher.PolicyRef) bool { return ref.Name == name || ref.Namespace+"/"+ref.Name == name }
-	return slices.ContainsFunc(sc.policies, sc.selected)
+	sc.selected = func(ref usher.PolicyRef) bool { return rule.Names(name, ref) }
+	return rule.Unknown(name, sc.policies)
 }
 
 // plan returns what is to be said of a kind; nil for nothing.

@@ -2,11 +2,13 @@ package observe
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
@@ -15,7 +17,9 @@ import (
 )
 
 // auditServer returns the results of the replica that audits the cluster.
-func (f *auditFlags) auditServer(cmd *cobra.Command) (*format.Report, error) {
+func (f *auditFlags) auditServer(cmd *cobra.Command, s cli.Streams) (*format.Report, error) {
+	var warnings []string
+	f.replicas.Warn = func(text string) { warnings = append(warnings, text) }
 	set, err := f.replicas.Connect(cmd.Context())
 	if err != nil && f.replicas.Kubeconfig == "" && len(f.replicas.Servers) == 0 {
 		return nil, fmt.Errorf("%w; 'usher audit -p POLICIES FILES' audits files, without a cluster", err)
@@ -38,7 +42,19 @@ func (f *auditFlags) auditServer(cmd *cobra.Command) (*format.Report, error) {
 	case err != nil:
 		return nil, err
 	}
-	return f.reportOf(pages), nil
+	report := f.reportOf(pages)
+	if len(warnings) > 0 && len(report.Results) == 0 {
+		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy: %s", strings.Join(warnings, "; "))}
+	}
+	for _, text := range warnings {
+		cli.Notef(cmd, s, "warning", "%s", text)
+	}
+	if len(report.Results) == 0 {
+		if err := set.NoNamespace(cmd.Context(), f.namespace); err != nil {
+			return nil, fmt.Errorf("-n: %w", err)
+		}
+	}
+	return report, nil
 }
 
 // withoutServer adds what works if no server audits.

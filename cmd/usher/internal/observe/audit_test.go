@@ -95,7 +95,12 @@ func (r *rig) replica(reader result.Reader, leader string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	server := httptest.NewTLSServer(api)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if name := request.URL.Query().Get("policy"); strings.HasPrefix(name, "polcy-") {
+			w.Header().Set("Warning", fmt.Sprintf("299 - %q", "there is no policy "+name))
+		}
+		api.ServeHTTP(w, request)
+	}))
 	r.t.Cleanup(server.Close)
 	r.write("ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	return server.URL
@@ -133,6 +138,7 @@ func TestAuditOfAServer(t *testing.T) {
 		{"the first replica does not audit", "admin", []string{"--server", other, "--server", leader}, cli.ExitNegative, "2600 fail, 14 pass", ""},
 		{"a namespace", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "\nnamespace shop, 2 policies with results: 1300 fail, 7 pass", ""},
 		{"a policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "policy-1"}, cli.ExitNegative, "1 policy with results: 600 fail", ""},
+		{"no such policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "polcy-1"}, cli.ExitUnusable, "", "usher: --policy: there is no policy polcy-1"},
 		{"a namespace without objects does not look healthy", "admin", []string{"--server", leader, "-n", "empty"}, cli.ExitNegative, "nothing was audited", ""},
 		{"an audit that is not complete is an error", "admin", []string{"--server", reading, "--fail-on", "error"}, cli.ExitNegative, "not complete:  pods (v1): 2700 objects so far, 3 to be judged", ""},
 		{"an audit that is complete", "admin", []string{"--server", leader, "--fail-on", "error"}, cli.ExitOK, "2600 fail", ""},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,7 +82,7 @@ func Watch(s cli.Streams) *cobra.Command {
 			if err := f.validate(cmd); err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 			}
-			return f.run(cmd.Context(), s)
+			return f.run(cmd, s)
 		},
 	}
 	flags := cmd.Flags()
@@ -148,7 +149,9 @@ func (f *watchFlags) decisions() *served.Decisions {
 	return &served.Decisions{Namespace: f.namespace, Filter: filter, Last: f.last, Candidates: f.candidates}
 }
 
-func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
+func (f *watchFlags) run(cmd *cobra.Command, s cli.Streams) error {
+	ctx := cmd.Context()
+	f.replicas.Warn = func(text string) { cli.Notef(cmd, s, "warning", "%s", text) }
 	set, err := f.replicas.Connect(ctx)
 	if err != nil {
 		return err
@@ -157,15 +160,48 @@ func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
+	if err := set.NoNamespace(ctx, f.namespace); err != nil {
+		cli.Notef(cmd, s, "warning", "-n: %v", err)
+	}
 	p := &printer{flags: f, streams: s, palette: f.color.Palette(s.Out)}
 	if f.once {
 		return f.printLast(ctx, p, all)
+	}
+	if _, err := fmt.Fprintf(s.Err, "usher watch: %s\n", f.selected(len(all))); err != nil {
+		return err
 	}
 	err = f.decisions().Follow(ctx, set, all, p.print)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return p.end() // The user ends it.
 	}
 	return err
+}
+
+// selected says which decisions are shown.
+func (f *watchFlags) selected(replicas int) string {
+	of := "decisions"
+	if f.candidates {
+		of = "decisions of candidates"
+	}
+	parts := []string{fmt.Sprintf("following %s at %s", of, cli.Count(replicas, "replica", "replicas"))}
+	for _, part := range []struct{ before, value string }{
+		{"in namespace ", f.namespace}, {"by policy ", f.policy}, {"for user ", f.user}, {"about ", f.kind},
+	} {
+		if part.value != "" {
+			parts = append(parts, part.before+printable.Line(part.value))
+		}
+	}
+	var outcomes []string
+	for _, o := range f.decisions().Filter.Outcomes {
+		outcomes = append(outcomes, string(o))
+	}
+	if len(outcomes) > 0 {
+		parts = append(parts, strings.Join(outcomes, " or "))
+	}
+	if f.slower > 0 {
+		parts = append(parts, "slower than "+time.Duration(f.slower).String())
+	}
+	return strings.Join(parts, ", ")
 }
 
 // printLast prints the last decisions of all replicas.

@@ -50,6 +50,9 @@ func newReplica(t *testing.T) *replica {
 		}
 		s := &stream{query: request.URL.Query().Encode(), seen: request.Header.Get("Last-Event-ID"), write: make(chan string, 64)}
 		r.streams <- s
+		if request.URL.Query().Get("policy") == "tema" {
+			w.Header().Set("Warning", `299 - "there is no policy tema: did you mean team?"`)
+		}
 		_ = http.NewResponseController(w).Flush()
 		for {
 			select {
@@ -267,6 +270,22 @@ func TestWatchDenied(t *testing.T) {
 		if err := <-w.ended; err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", row.reason, err, row.want)
 		}
+	}
+}
+
+// TestWatchSaysWhatItFollows: a misspelled name is not silence.
+func TestWatchSaysWhatItFollows(t *testing.T) {
+	t.Parallel()
+	a, b := newReplica(t), newReplica(t)
+	w := watch(t, "secret", []*replica{a, b}, "-n", "shop", "--policy", "tema", "--user", "jane\x1b[31m", "--denied", "--failed")
+	for _, r := range []*replica{a, b} {
+		r.stream().write <- current
+	}
+	w.err.wait(t, "usher watch: following decisions at 2 replicas, in namespace shop, by policy tema, for user jane\\x1b[31m, denied or failed\n")
+	w.err.wait(t, "warning: there is no policy tema: did you mean team?\n")
+	w.end()
+	if n := strings.Count(w.err.String(), "tema: did you mean"); n != 1 {
+		t.Errorf("it warns %d times:\n%s", n, w.err.String())
 	}
 }
 

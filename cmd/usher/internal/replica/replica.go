@@ -14,18 +14,22 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -44,6 +48,8 @@ type Flags struct {
 	Kubeconfig, Context string
 	// Namespace is that of Usher.
 	Namespace string
+	// Warn, which may be nil, is called once for each different warning of replicas, one call at a time.
+	Warn func(text string)
 }
 
 // Register adds the flags.
@@ -64,11 +70,14 @@ type Set struct {
 	// config and kube are nil if no kubeconfig is needed.
 	config *rest.Config
 	kube   kubernetes.Interface
+	// warned are the warnings that were passed on, and mu guards it.
+	mu     sync.Mutex
+	warned map[string]bool
 }
 
 // Connect returns the replicas that the flags select. It does not talk to them yet.
 func (f *Flags) Connect(ctx context.Context) (*Set, error) {
-	s := &Set{flags: *f}
+	s := &Set{flags: *f, warned: map[string]bool{}}
 	for _, server := range f.Servers {
 		u, err := url.Parse(server)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
@@ -103,6 +112,36 @@ type Replica struct {
 	base        string
 	client      *http.Client
 	credentials *credentials
+	warn        func(http.Header)
+}
+
+// NoNamespace returns the error of the API server if it has no namespace of that name; nil if it cannot be asked.
+func (s *Set) NoNamespace(ctx context.Context, name string) error {
+	if s.config == nil {
+		return nil
+	}
+	client, err := dynamic.NewForConfig(s.config)
+	if err != nil {
+		return fmt.Errorf("connect to API server: %w", err)
+	}
+	return cluster.NoNamespace(ctx, client, name)
+}
+
+// warn passes on the warnings in the header of a response.
+func (s *Set) warn(header http.Header) {
+	if s.flags.Warn == nil {
+		return
+	}
+	// What is malformed is left out.
+	warnings, _ := utilnet.ParseWarningHeaders(header["Warning"])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range warnings {
+		if !s.warned[w.Text] {
+			s.warned[w.Text] = true
+			s.flags.Warn(printable.Line(w.Text))
+		}
+	}
 }
 
 // Find returns the replicas that are ready now, sorted by name. There is at least one.
@@ -213,6 +252,7 @@ func (r *Replica) Get(ctx context.Context, path string, query url.Values, header
 		return nil, fmt.Errorf("ask %s: %w", r.Name, err)
 	}
 	if response.StatusCode == http.StatusOK {
+		r.warn(response.Header)
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()

@@ -56,7 +56,7 @@ func (s *Set) replica(name, base string, config *tls.Config, dial func(ctx conte
 	if own := s.credentials.config; own != nil {
 		config.Certificates, config.GetClientCertificate = own.Certificates, own.GetClientCertificate
 	}
-	return &Replica{Name: name, base: base, credentials: s.credentials, client: &http.Client{
+	return &Replica{Name: name, base: base, credentials: s.credentials, warn: s.warn, client: &http.Client{
 		Transport: &http.Transport{
 			TLSClientConfig: config, DialContext: dial, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: answerTimeout, IdleConnTimeout: time.Minute,
