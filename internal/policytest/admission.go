@@ -113,7 +113,7 @@ func (s *subject) mutate(ctx context.Context, tried func()) (Mutants, error) {
 	_ = group.Wait()
 	var result Mutants
 	for i, m := range mutants {
-		if m.without == "" && m.with == "" {
+		if m.without == "" && m.with == "" || !noticed[i] && equivalent(s.policy, m.policy) {
 			continue
 		}
 		result.Total++

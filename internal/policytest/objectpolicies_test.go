@@ -123,6 +123,38 @@ func TestObjectPoliciesAreMutated(t *testing.T) {
 	}
 }
 
+// TestEquivalentMutantsDoNotCount: a user who is denied is not warned of the same, so that no case can show that a binding
+// which warns is not for namespaces in which another one denies.
+func TestEquivalentMutantsDoNotCount(t *testing.T) {
+	t.Parallel()
+	const dev, rest, label = `namespaceSelector: {matchLabels: {env: dev}}`, `namespaceSelector: {matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}`, "matchLabels.env"
+	for _, row := range []struct {
+		reason, bindings, without string
+		survives                  bool
+	}{
+		{"all others are denied", `{matchResources: {` + rest + `}}, {validationActions: [Warn], matchResources: {` + dev + `}}`, label, false},
+		{"some others are not", `{matchResources: {namespaceSelector: {matchLabels: {env: prod}}}}, {validationActions: [Warn], matchResources: {` + dev + `}}`, label, true},
+		{"audits are seen beside denials", `{matchResources: {` + rest + `}}, {validationActions: [Audit], matchResources: {` + dev + `}}`, label, true},
+		{"denials are seen beside warnings", `{validationActions: [Warn], matchResources: {` + rest + `}}, {validationActions: [Deny], matchResources: {` + dev + `}}`, label, true},
+		{"other params", `{matchResources: {` + rest + `}, params: {a: 1}}, {validationActions: [Warn], matchResources: {` + dev + `}}`, label, true},
+		{"not all requests are denied", `{matchResources: {` + rest + `, objectSelector: {matchLabels: {a: b}}}}, {validationActions: [Warn], matchResources: {` + dev + `}}`, label, true},
+		{"what is denied everywhere is warned of nowhere", `{}, {validationActions: [Warn], matchResources: {` + dev + `}}`, "spec.bindings[1]", false},
+		{"the only one that denies", `{}, {validationActions: [Warn], matchResources: {` + dev + `}}`, "spec.bindings[0]", true},
+	} {
+		// The case is about no binding: every mutant of them survives that is not left out.
+		_, tests := testsOf(t, `{phase: validate, expect: {allowed: true},
+request: {operation: CREATE, namespace: shop, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}},
+policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: bound}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+  bindings: [`+row.bindings+`], validations: [{expression: "true"}]}}]}`)
+		mutants := mutantsOf(t, tests)
+		survives := slices.ContainsFunc(mutants.Survivors, func(s policytest.Survivor) bool { return strings.HasSuffix(s.Without, row.without) })
+		if survives != row.survives {
+			t.Errorf("%s: %s survives: %t, expected %t; survivors of %d: %+v", row.reason, row.without, survives, row.survives, mutants.Total, mutants.Survivors)
+		}
+	}
+}
+
 // TestPodTemplatesAreCoveredIfWritten: what is there by default needs no case of its own.
 func TestPodTemplatesAreCoveredIfWritten(t *testing.T) {
 	t.Parallel()
