@@ -5,7 +5,6 @@ package authorize
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -66,15 +65,15 @@ that 'usher authz config' writes: node, Usher's denials, RBAC, what Usher allows
 
 // worldFlags say where policies and RBAC objects come from.
 type worldFlags struct {
-	policies, rbac []string
-	cluster        cluster.Flags
+	policies, rbac      []string
+	kubeconfig, context string
 }
 
 func (f *worldFlags) register(flags *pflag.FlagSet) {
 	policies.RegisterFlag(flags, &f.policies, "; they come before those of --kubeconfig")
 	flags.StringArrayVar(&f.rbac, "rbac", nil, "file or folder with roles and bindings (repeatable); they replace those of --kubeconfig")
-	flags.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; its policies, roles and bindings are read")
-	flags.StringVar(&f.cluster.Context, "context", "", "context of the kubeconfig (default: the current one)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; its policies, roles and bindings are read (default for questions without files: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 
 // whatIf reports whether there may be something that the cluster does not have.
@@ -90,19 +89,27 @@ type World struct {
 	rbacUnknown bool
 	// clients is nil if there is no cluster.
 	clients *clients.Set
+	// namespace is that of the question; empty if it is about all of them.
+	namespace string
+	// self says that the caller asks about themselves.
+	self bool
+	// leftOut are the kinds that the user may not list, and within those of which only the namespace was read.
+	leftOut, within []string
 }
 
-// load reads everything. Policies that do not compile are left out, with a warning.
-func (f *worldFlags) load(cmd *cobra.Command, s cli.Streams) (*World, error) {
-	ctx := cmd.Context()
-	if len(f.policies) == 0 && len(f.rbac) == 0 && f.cluster.Kubeconfig == "" {
-		return nil, errors.New("nothing to go by: name policies with --policies, roles and bindings with --rbac, or a cluster with --kubeconfig")
-	}
-	w := &World{}
-	if f.cluster.Kubeconfig != "" {
-		f.cluster.QPS, f.cluster.Burst = 100, 200
-		var err error
-		if w.clients, err = f.cluster.Connect(); err != nil {
+// load reads everything for a question about a namespace, or all if it is empty. Policies that do not compile are left
+// out, with a warning, and so is, of a question about a namespace, what the user may not list.
+func (f *worldFlags) load(cmd *cobra.Command, s cli.Streams, namespace string) (*World, error) {
+	w := &World{namespace: namespace}
+	if !f.whatIf() || f.kubeconfig != "" || f.context != "" {
+		config, err := cluster.Find(f.kubeconfig, f.context)
+		if err != nil && !f.whatIf() {
+			return nil, fmt.Errorf("nothing to go by: name policies with --policies, roles and bindings with --rbac, or a cluster: %w", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if w.clients, err = clients.Connect(config); err != nil {
 			return nil, err
 		}
 	}
@@ -111,13 +118,14 @@ func (f *worldFlags) load(cmd *cobra.Command, s cli.Streams) (*World, error) {
 		return nil, err
 	}
 	w.enforce(found)
-	objects, err := f.loadRBAC(ctx, w)
+	objects, err := f.loadRBAC(cmd.Context(), w)
 	if err != nil {
 		return nil, err
 	}
 	var warnings []string
 	w.RBAC, warnings = simulate.NewRBAC(objects)
 	w.warnings = append(w.warnings, warnings...)
+	w.warnLeftOut()
 	return w, nil
 }
 
@@ -172,7 +180,11 @@ func (f *worldFlags) loadPolicies(cmd *cobra.Command, s cli.Streams, w *World) (
 		if !kind.Authorizes {
 			continue
 		}
-		found, err := ClusterPolicies(cmd.Context(), w.clients.Policies, kind)
+		var found []api.Policy
+		err := w.list(kind.Resource, kind.Namespaced, func(namespace string) (err error) {
+			found, err = ClusterPolicies(cmd.Context(), w.clients.Policies, kind, namespace)
+			return err
+		})
 		if apierrors.IsNotFound(err) {
 			if len(f.policies) == 0 {
 				w.warnings = append(w.warnings, "the cluster does not know "+kind.GroupVersionResource().GroupResource().String())
@@ -195,13 +207,13 @@ func readPolicySet(cmd *cobra.Command, s cli.Streams, paths []string, w *World) 
 	return set, err
 }
 
-// ClusterPolicies returns the policies of a kind in a cluster. Without the key, a proof cannot be
+// ClusterPolicies returns the policies of a kind in a cluster, or in one of its namespaces. Without the key, a proof cannot be
 // checked: the status of a policy says whether it has one, and Unproven holds the policies that are
 // not in force.
-func ClusterPolicies(ctx context.Context, client dynamic.Interface, kind api.Kind) ([]api.Policy, error) {
-	list, err := client.Resource(kind.GroupVersionResource()).List(ctx, metav1.ListOptions{})
+func ClusterPolicies(ctx context.Context, client dynamic.Interface, kind api.Kind, namespace string) ([]api.Policy, error) {
+	list, err := cluster.Policies(client, &kind, namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", kind.Resource, err)
+		return nil, err
 	}
 	var policies []api.Policy
 	for i := range list.Items {
@@ -236,31 +248,7 @@ func (f *worldFlags) loadRBAC(ctx context.Context, w *World) (simulate.Objects, 
 		w.warnings = append(w.warnings, "RBAC is not known: name roles and bindings with --rbac, or a cluster with --kubeconfig")
 		return simulate.Objects{}, nil
 	}
-	return clusterRBAC(ctx, w.clients)
-}
-
-func clusterRBAC(ctx context.Context, clients *clients.Set) (simulate.Objects, error) {
-	rbac := clients.Kube.RbacV1()
-	var o simulate.Objects
-	clusterRoles, err := rbac.ClusterRoles().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return o, fmt.Errorf("list ClusterRoles: %w", err)
-	}
-	roles, err := rbac.Roles("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return o, fmt.Errorf("list Roles: %w", err)
-	}
-	clusterBindings, err := rbac.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return o, fmt.Errorf("list ClusterRoleBindings: %w", err)
-	}
-	bindings, err := rbac.RoleBindings("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return o, fmt.Errorf("list RoleBindings: %w", err)
-	}
-	return simulate.Objects{
-		ClusterRoles: clusterRoles.Items, Roles: roles.Items, ClusterRoleBindings: clusterBindings.Items, RoleBindings: bindings.Items,
-	}, nil
+	return w.clusterRBAC(ctx)
 }
 
 // chain returns the authorizers, in the order that 'usher authz config' writes.

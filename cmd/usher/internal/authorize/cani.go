@@ -84,7 +84,7 @@ allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --polic
 
 func (f *canIFlags) answer(cmd *cobra.Command, s cli.Streams, args []string) (*canIReport, error) {
 	ctx := cmd.Context()
-	w, err := f.world.load(cmd, s)
+	w, err := f.world.load(cmd, s, f.target.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +123,7 @@ func (f *canIFlags) asker(ctx context.Context, w *World) (usher.User, error) {
 	if err != nil {
 		return usher.User{}, fmt.Errorf("ask who you are: %w", err)
 	}
+	w.self = true
 	known := review.Status.UserInfo
 	u := usher.User{Name: known.Username, UID: known.UID, Groups: known.Groups}
 	for key, values := range known.Extra {
@@ -167,6 +168,17 @@ func (w *World) Explain(ctx context.Context, r *usher.Request) (*canIReport, err
 // askCluster asks the API server for its answer.
 func (w *World) askCluster(ctx context.Context, r *usher.Request) (*clusterAnswer, error) {
 	review := cluster.SubjectAccessReview(r)
+	if w.self {
+		// Everybody may ask about themselves.
+		self := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: review.Spec.ResourceAttributes, NonResourceAttributes: review.Spec.NonResourceAttributes,
+		}}
+		answered, err := w.clients.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, self, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("ask the API server: %w", err)
+		}
+		return clusterAnswerOf(answered.Status), nil
+	}
 	answered, err := w.clients.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server: %w", err)

@@ -30,10 +30,22 @@ func apiServer(t *testing.T) (kubeconfig string) {
 		"/apis/rbac.authorization.k8s.io/v1/rolebindings":    `{"kind": "RoleBindingList", "items": []}`,
 		"/apis/authorization.k8s.io/v1/subjectaccessreviews": `{"kind": "SubjectAccessReview", "status": {"allowed": false, "denied": true, "reason": "denied by policy no-secrets (cluster)"}}`,
 	}
+	return answering(t, answers, "")
+}
+
+// answering returns the kubeconfig of an API server with these answers. What is not among them and has the prefix is
+// forbidden, unless that is empty, and the rest is not found.
+func answering(t *testing.T, answers map[string]string, forbidden string) (kubeconfig string) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, ok := answers[r.URL.Path]
-		if !ok {
+		switch {
+		case ok:
+		case forbidden != "" && strings.HasPrefix(r.URL.Path, forbidden):
+			w.WriteHeader(http.StatusForbidden)
+			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "message": "you cannot list this", "code": 403}`
+		default:
 			w.WriteHeader(http.StatusNotFound)
 			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`
 		}
@@ -101,6 +113,44 @@ func TestTheClusterAnswersDifferently(t *testing.T) {
 		var report struct{ WhatIf bool }
 		if err := json.Unmarshal([]byte(out), &report); err != nil || status != row.status || report.WhatIf != (row.args != nil) {
 			t.Errorf("%s: as JSON exit status %d, %v:\n%s", row.reason, status, err, out)
+		}
+	}
+}
+
+// TestTenantAsks: a user who may list a namespace only is answered by what is in it, and told what is not.
+func TestTenantAsks(t *testing.T) {
+	t.Parallel()
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"
+	kubeconfig := answering(t, map[string]string{
+		rbac + "roles": `{"kind": "RoleList", "items": [
+			{"metadata": {"name": "read", "namespace": "shop"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]}]}`,
+		rbac + "rolebindings": `{"kind": "RoleBindingList", "items": [
+			{"metadata": {"name": "read", "namespace": "shop"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "read"},
+			"subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}]}]}`,
+		"/apis/usher.dev/v1alpha1/namespaces/shop/authorizationpolicies": `{"kind": "AuthorizationPolicyList", "apiVersion": "usher.dev/v1alpha1", "items": []}`,
+		"/apis/authentication.k8s.io/v1/selfsubjectreviews":              `{"kind": "SelfSubjectReview", "status": {"userInfo": {"username": "jane"}}}`,
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":         `{"kind": "SelfSubjectAccessReview", "status": {"allowed": true}}`,
+	}, "/apis/")
+	for _, row := range []struct {
+		reason   string
+		args     []string
+		status   int
+		out, err string
+	}{
+		{"in the namespace", []string{"-n", "shop"}, cli.ExitOK, "ALLOWED by rbac", "warning: you may not list clusterauthorizationpolicies, clusterroles, clusterrolebindings: the answer is without them\n" +
+			"warning: you may list authorizationpolicies, roles, rolebindings in namespace shop only: the answer is without those elsewhere\n"},
+		{"elsewhere", []string{"-n", "lab"}, cli.ExitDisputed, "THE CLUSTER ANSWERS DIFFERENTLY: allowed", "authorizationpolicies, clusterroles, roles, clusterrolebindings, rolebindings: the answer is without them"},
+		{"without a namespace", nil, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
+	} {
+		var stdout, stderr bytes.Buffer
+		args := append([]string{"authz", "can-i", "get", "secrets/db", "--kubeconfig", kubeconfig}, row.args...)
+		status := cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
+			root := &cobra.Command{Use: "usher"}
+			root.AddCommand(authorize.Command(s))
+			return root
+		}, cli.Streams{Out: &stdout, Err: &stderr}, args)
+		if status != row.status || !strings.HasPrefix(stdout.String(), row.out) || !strings.Contains(stderr.String(), row.err) {
+			t.Errorf("%s: exit status %d, not %d, and:\n%s%s", row.reason, status, row.status, stdout.String(), stderr.String())
 		}
 	}
 }

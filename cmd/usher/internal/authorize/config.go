@@ -102,7 +102,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command) ([]credential.File, error) 
 		file, err := webhookconfig.Legacy(*o)
 		return []credential.File{file}, err
 	}
-	given := len(f.world.policies) > 0 || f.world.cluster.Kubeconfig != ""
+	given := len(f.world.policies) > 0 || f.world.kubeconfig != ""
 	switch f.match {
 	case "":
 		o.Any = !given
@@ -116,7 +116,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command) ([]credential.File, error) 
 		return nil, fmt.Errorf("--match %s: use policies or all", f.match)
 	}
 	if !o.Any {
-		w, err := f.world.load(cmd, f.streams)
+		w, err := f.world.load(cmd, f.streams, "")
 		if err != nil {
 			return nil, err
 		}
@@ -164,8 +164,8 @@ there is.`,
 				return fmt.Errorf("read configuration: %w", err)
 			}
 			lint := webhookconfig.Lint{ReadFile: os.ReadFile}
-			if len(world.policies) > 0 || world.cluster.Kubeconfig != "" {
-				w, err := world.load(cmd, s)
+			if len(world.policies) > 0 || world.kubeconfig != "" {
+				w, err := world.load(cmd, s, "")
 				if err != nil {
 					return err
 				}

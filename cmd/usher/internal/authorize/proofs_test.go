@@ -435,7 +435,7 @@ func TestClusterPoliciesThatAreNotProven(t *testing.T) {
 		}
 	}
 	kind, _ := api.KindNamed(schema.GroupVersionKind{Group: "usher.dev", Version: "v1alpha1", Kind: "AuthorizationPolicy"})
-	policies, err := authorize.ClusterPolicies(t.Context(), w.policies, kind)
+	policies, err := authorize.ClusterPolicies(t.Context(), w.policies, kind, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ something that the user may do, and 1 if not.`,
 			if err != nil {
 				return err
 			}
-			w, err := world.load(cmd, s)
+			w, err := world.load(cmd, s, namespace)
 			if err != nil {
 				return err
 			}

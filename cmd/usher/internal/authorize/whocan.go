@@ -43,7 +43,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
   usher authz who-can create pods --subresource exec -n shop -o json -p policies/ --rbac rbac/`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := world.load(cmd, s)
+			w, err := world.load(cmd, s, target.namespace)
 			if err != nil {
 				return err
 			}
