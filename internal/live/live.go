@@ -66,6 +66,9 @@ type Options struct {
 	// Stored tries the policies of sources, and adds the findings to their states; nil disables
 	// that.
 	Stored *trial.Trial
+	// Lockout says how the requests reach Usher without which a cluster cannot recover, so that Stored tries the
+	// policies of the cluster on them, too; nil disables that.
+	Lockout *lockout.Options
 	// KeepSpecs leaves specs of policies as they are written. See [guard.Options].
 	KeepSpecs bool
 	// Candidates configures how policy candidates are evaluated; nil means that they are not.

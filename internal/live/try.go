@@ -12,17 +12,26 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/trial"
+	"github.com/usher-dev/usher/internal/trial/lockout"
 	"github.com/usher-dev/usher/internal/turns"
 )
 
 const (
-	// tryTimeout is how long trying one stored policy may take.
+	// tryTimeout is how long trying one stored policy may take, on samples and then on requests of the cluster itself.
 	tryTimeout = time.Second
 	// tryAgain is how often policies are tried again whose results depend on the cluster.
 	tryAgain = 30 * time.Second
 	// publishEvery is how often results are published while policies are tried.
 	publishEvery = time.Second
 )
+
+// A tried is the result of trying one version.
+type tried struct {
+	trial.Report
+	// lockout says which requests without which a cluster cannot recover the version refuses. No other object decides
+	// that: it is found out once.
+	lockout []rule.Problem
+}
 
 // tries holds the results of trying stored policies.
 type tries struct {
@@ -33,7 +42,7 @@ type tries struct {
 	unserved string
 
 	mu      sync.Mutex
-	results map[*version]trial.Report
+	results map[*version]tried
 	// expected counts the updates, ended those whose policies have been tried. Changed is closed and
 	// replaced when ended grows.
 	expected, ended int
@@ -41,7 +50,7 @@ type tries struct {
 }
 
 func newTries(by *trial.Trial, unserved string) *tries {
-	return &tries{none: by == nil, unserved: unserved, wake: make(chan struct{}, 1), results: map[*version]trial.Report{}, changed: make(chan struct{})}
+	return &tries{none: by == nil, unserved: unserved, wake: make(chan struct{}, 1), results: map[*version]tried{}, changed: make(chan struct{})}
 }
 
 // begin returns which update is the last one that the tries that begin now are of.
@@ -76,7 +85,7 @@ func (t *tries) until(update int) <-chan struct{} {
 func (t *tries) expect(versions []*version) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	kept := make(map[*version]trial.Report, len(versions))
+	kept := make(map[*version]tried, len(versions))
 	for _, v := range versions {
 		if result, ok := t.results[v]; ok {
 			kept[v] = result
@@ -103,7 +112,7 @@ func (t *tries) state(v *version) rule.State {
 		s.Untried = !t.none && v.tryable()
 		return s
 	}
-	s.Problems = slices.Concat(s.Problems, result.Problems)
+	s.Problems = slices.Concat(s.Problems, result.Problems, result.lockout)
 	s.NoSuchKind, s.MatchesNothing = result.NoSuchKind, result.MatchesNothing
 	return s
 }
@@ -125,16 +134,16 @@ func (t *tries) outdated(ctx context.Context, by *trial.Trial, v *version) bool 
 	t.mu.Unlock()
 	reading, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	return by.Outdated(reading, &result)
+	return by.Outdated(reading, &result.Report)
 }
 
 // put keeps a result. It reports whether it is the first one, or says something else than the one before.
-func (t *tries) put(v *version, result trial.Report) bool {
+func (t *tries) put(v *version, result tried) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before, ok := t.results[v]
 	t.results[v] = result
-	return !ok || !result.Same(before)
+	return !ok || !result.Same(before.Report)
 }
 
 // tryStored tries policies that are in force, until ctx is done.
@@ -155,7 +164,7 @@ func (l *Live) tryStored(ctx context.Context) {
 			if ctx.Err() != nil || !l.tries.due(v, again) && (!again || !l.tries.outdated(ctx, l.options.Stored, v)) {
 				continue
 			}
-			changed = l.tries.put(v, l.try(ctx, v)) || changed
+			changed = l.tries.put(v, l.tries.lockedOut(ctx, v, l.try(ctx, v), l.options.Lockout)) || changed
 			if changed && time.Since(published) > publishEvery {
 				// Nobody waits for the policies of others.
 				l.publishTries()
@@ -210,6 +219,23 @@ func (l *Live) try(ctx context.Context, v *version) trial.Report {
 	trying, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	return l.options.Stored.Try(trying, v.newest)
+}
+
+// lockedOut adds which requests without which the cluster cannot recover a version of a policy of the cluster refuses.
+// Policies of namespaces do not keep it from that. One in which a mistake was found is not tried, as when it is written.
+func (t *tries) lockedOut(ctx context.Context, v *version, found trial.Report, o *lockout.Options) tried {
+	t.mu.Lock()
+	known, ok := t.results[v]
+	t.mu.Unlock()
+	result := tried{found, known.lockout}
+	if ok || o == nil || v.newest.Ref.Namespace != "" || len(rule.Errors(rule.Written(found.Problems))) > 0 {
+		return result
+	}
+	trying, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	// What there is no time for is not told: usher check --lockout takes its time.
+	result.lockout, _ = lockout.Warnings(trying, v.newest, *o)
+	return result
 }
 
 // tryable returns the versions that compile: the first of each namespace, then the second, and so on.

@@ -2,6 +2,7 @@ package live_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,9 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/trial"
+	"github.com/usher-dev/usher/internal/trial/lockout"
 )
 
 // TestDefinitionsChange: policies are published again if a definition changes what is found about one of them, and only
@@ -93,4 +96,54 @@ func TestDefinitionsChange(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLockoutIsKept: a policy of the cluster that refuses requests without which the cluster cannot recover says so as
+// long as it is in force, and not only when it is written; one that is suspended refuses nothing.
+func TestLockoutIsKept(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason, kind, namespace, spec string
+		warned                        bool
+	}{
+		{"it denies pods", "ClusterObjectPolicy", "", `"validations": [{"expression": "false"}]`, true},
+		{"it warns", "ClusterObjectPolicy", "", `"validationActions": ["Warn"], "validations": [{"expression": "false"}]`, false},
+		{"suspended", "ClusterObjectPolicy", "", `"suspend": true, "validations": [{"expression": "false"}]`, false},
+		{"with a mistake", "ClusterObjectPolicy", "", `"validations": [{"expression": "object.metdata.name != 'x'"}]`, false},
+		{"of a namespace", "ObjectPolicy", "kube-system", `"validations": [{"expression": "false"}]`, false},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			policy, err := api.Decode(fmt.Appendf(nil, `{
+				"apiVersion": "usher.dev/v1alpha1", "kind": %q, "metadata": {"name": "p", "namespace": %q, "uid": "a", "generation": 1},
+				"spec": {"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}, %s}
+			}`, row.kind, row.namespace, row.spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := newScript()
+			h := startWith(t, live.Options{Stored: trial.New(trial.Options{}), Lockout: &lockout.Options{}}, a)
+			a.update(set(policy))
+			h.next()
+			go func() {
+				for {
+					select {
+					case <-h.updates:
+					case <-t.Context().Done():
+						return
+					}
+				}
+			}()
+			if err := h.live.WaitTried(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			warned := false
+			for _, p := range h.live.Policies()[0].Problems {
+				warned = warned || p.Severity == rule.Warning && lockout.Is(p.What)
+			}
+			if warned != row.warned {
+				t.Errorf("%v", h.live.Policies()[0].Problems)
+			}
+		})
+	}
 }

@@ -197,7 +197,8 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		if s.cluster.audit != nil {
 			o.Existing = s.cluster.audit.Existing
 		}
-		o.Trial = lockout.With(o.Stored.Problems, lockout.Options{Registered: registered})
+		o.Lockout = &lockout.Options{Registered: registered}
+		o.Trial = lockout.With(o.Stored.Problems, *o.Lockout)
 	}
 	return o
 }

@@ -11,6 +11,14 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
+// recovery is said of the requests.
+const recovery = "without which a cluster cannot recover"
+
+// Is reports whether what is said of a problem is that a policy refuses such requests.
+func Is(what string) bool {
+	return strings.Contains(what, recovery) && (strings.HasPrefix(what, verb(Refused)) || strings.HasPrefix(what, verb(Failed)))
+}
+
 // Problems returns what to tell the author of a policy: one problem for each rule and each effect, about
 // the requests that reach a door.
 func Problems(findings []Finding) []rule.Problem {
@@ -65,7 +73,7 @@ func verb(e Effect) string {
 // about returns what findings have in common, before the first of them. The policy of a team is about the
 // namespace of the team: a cluster can recover without, but not this namespace.
 func about(some []Finding) string {
-	policy, which, samples := some[0].Policy, "without which a cluster cannot recover: "+topics(some), ", the first of these samples: "
+	policy, which, samples := some[0].Policy, recovery+": "+topics(some), ", the first of these samples: "
 	if at := some[0].Namespace; at != "" {
 		samples += "in namespace " + at + ", "
 	}

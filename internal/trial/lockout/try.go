@@ -36,23 +36,29 @@ func With(next func(context.Context, compile.Compiled) []rule.Problem, o Options
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		result, err := Check(ctx, c.Rules, o)
-		if err != nil || result.Untried > 0 {
-			problems = append(problems, rule.Problem{Policy: c.Ref, Severity: rule.Warning, What: untried(&result, err), Do: "run usher check --lockout"})
+		warnings, err := Warnings(ctx, c, o)
+		if err != nil {
+			problems = append(problems, rule.Problem{Policy: c.Ref, Severity: rule.Warning, What: err.Error(), Do: "run usher check --lockout"})
 		}
-		for _, p := range Problems(result.Findings) {
-			p.Severity = rule.Warning
-			problems = append(problems, c.Place(p))
-		}
-		return problems
+		return append(problems, warnings...)
 	}
 }
 
-func untried(r *Report, err error) string {
-	if err != nil {
-		return fmt.Sprintf("not tried on the requests without which a cluster cannot recover: %v", err)
+// Warnings tries a policy on the requests, and returns all problems as warnings. The error says which requests it was not
+// tried on.
+func Warnings(ctx context.Context, c compile.Compiled, o Options) (warnings []rule.Problem, err error) {
+	result, err := Check(ctx, c.Rules, o)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("not tried on the requests %s: %w", recovery, err)
+	case result.Untried > 0:
+		err = fmt.Errorf("not tried on %d of the requests %s: there was no time", result.Untried, recovery)
 	}
-	return fmt.Sprintf("not tried on %d of the requests without which a cluster cannot recover: there was no time", r.Untried)
+	for _, p := range Problems(result.Findings) {
+		p.Severity = rule.Warning
+		warnings = append(warnings, c.Place(p))
+	}
+	return warnings, err
 }
 
 // All checks several policies, each by itself, with the bindings that put them into force. The result

@@ -41,7 +41,8 @@ const statusLong = `Status says whether a cluster is protected as its policies s
   has written into their status
 * the last decisions, if replicas serve their API (--api-address): the policies that refused most of
   them, and the slowest ones
-* which policies have warnings, and which exemptions are not in force, are from all policies of a kind,
+* which policies have warnings, those first that refuse requests without which a cluster
+  cannot recover, and which exemptions are not in force, are from all policies of a kind,
   or end within a day
 
 What to look at first is listed with the command that says more, of three policies each. What you
@@ -122,9 +123,8 @@ type statusReport struct {
 	reach
 	// refusesMost names a policy that refuses most requests; "" if none does.
 	refusesMost string
-	// warnings are of some policies, the first clusterWarnings of them of those of the cluster.
-	warnings        []lookAt
-	clusterWarnings int
+	// lockouts are of the policies that may keep the cluster from recovering, and warnings of the others with warnings.
+	lockouts, warnings []lookAt
 }
 
 // unanswered says that API servers get no answer: what status says of policies is old.
@@ -198,8 +198,10 @@ type policyCounts struct {
 	Suspended int `json:"suspended"`
 	// FailOpen counts those with failurePolicy Ignore: where a rule fails, the request passes.
 	FailOpen int `json:"failOpen"`
-	// Warned counts those with warnings.
-	Warned int `json:"warned"`
+	// Warned counts those with warnings, and LockOut those of them that refuse requests without which a cluster cannot
+	// recover.
+	Warned  int `json:"warned"`
+	LockOut int `json:"lockOut"`
 }
 
 type statusProblem struct {
@@ -247,7 +249,7 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 		}
 	}
 	f.count(r, last, all)
-	r.LookAt = append(append(r.LookAt, exempting(all, time.Now())...), r.warnings...)
+	r.LookAt = append(append(r.LookAt, exempting(all, time.Now())...), r.worst()...)
 	if r.unanswered() {
 		// Status is what Usher wrote when it last ran.
 		r.Policies.Enforced = 0

@@ -20,6 +20,7 @@ import (
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial/lockout"
 )
 
 const (
@@ -263,22 +264,27 @@ func most(policies map[usher.PolicyRef]*figures, of func(*figures) float64) []us
 	return all[:min(len(all), mostNotes)]
 }
 
-// warned counts a policy with warnings, and says what the first one is of some policies, those of the cluster first.
+// warned counts a policy with warnings, and keeps the gravest: that it keeps a cluster from recovering, or else the first.
 func (r *statusReport) warned(ref usher.PolicyRef, problems []v1alpha1.PolicyProblem) {
-	i := slices.IndexFunc(problems, func(p v1alpha1.PolicyProblem) bool { return p.Severity == string(rule.Warning) })
-	if i < 0 {
+	warns := func(p v1alpha1.PolicyProblem) bool { return p.Severity == string(rule.Warning) }
+	first := slices.IndexFunc(problems, warns)
+	if first < 0 {
 		return
 	}
 	r.Policies.Warned++
-	p := &problems[i]
-	what := strings.TrimPrefix(p.Field+": "+p.What, ": ")
-	note := lookAt{ref, printable.Line("warning: " + what), "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o jsonpath='{.status.problems}'"}
-	if ref.Namespace == "" {
-		r.warnings = slices.Insert(r.warnings, r.clusterWarnings, note)
-		r.clusterWarnings++
-	} else if len(r.warnings) < mostNotes {
-		r.warnings = append(r.warnings, note)
+	to := &r.warnings
+	if i := slices.IndexFunc(problems, func(p v1alpha1.PolicyProblem) bool { return warns(p) && lockout.Is(p.What) }); i >= 0 {
+		r.Policies.LockOut++
+		first, to = i, &r.lockouts
 	}
-	r.warnings = r.warnings[:min(len(r.warnings), mostNotes)]
-	r.clusterWarnings = min(r.clusterWarnings, mostNotes)
+	p := &problems[first]
+	what := strings.TrimPrefix(p.Field+": "+p.What, ": ")
+	*to = append(*to, lookAt{ref, printable.Line("warning: " + what), "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o jsonpath='{.status.problems}'"})
+}
+
+// worst returns the gravest warnings of some policies, those of the cluster first.
+func (r *statusReport) worst() []lookAt {
+	slices.SortStableFunc(r.warnings, func(a, b lookAt) int { return min(len(a.Policy.Namespace), 1) - min(len(b.Policy.Namespace), 1) })
+	all := append(r.lockouts, r.warnings...)
+	return all[:min(len(all), mostNotes)]
 }

@@ -123,6 +123,9 @@ func (r *statusReport) rows() []string {
 	if p.Warned > 0 {
 		counts += fmt.Sprintf("; %d with warnings", p.Warned)
 	}
+	if p.LockOut > 0 {
+		counts += fmt.Sprintf(", %d of which may keep the cluster from recovering", p.LockOut)
+	}
 	if !r.listed && p.All == 0 {
 		counts = unknown
 	} else if !r.listed {
