@@ -268,7 +268,8 @@ func TestConsoleFromNothing(t *testing.T) {
 	if unnamed := call[page.Reasons](c, "why", page.Question{Message: got.Message, Policies: teamPolicy}, http.StatusOK).Matches; cmp.Diff(why, unnamed) != "" {
 		t.Errorf("without the name of the policy: %+v", unnamed)
 	}
-	if len(why) != 1 || why[0].Rule != "team" || why[0].Line != 9 || !strings.Contains(why[0].Explain, "Who owns it.") || !strings.HasPrefix(why[0].Exempt, "usher exempt ") {
+	if len(why) != 1 || why[0].Rule != "team" || why[0].Line != 9 || !strings.Contains(why[0].Explain, "Who owns it.") ||
+		why[0].Exempt != "# policies.yaml is the policies of the page, refused.yaml is the object that was refused\nusher exempt -p 'policies.yaml' -f refused.yaml --reason WHY --owner WHO" {
 		t.Errorf("why: %+v", why)
 	}
 }
@@ -294,7 +295,8 @@ func TestConsoleLibrary(t *testing.T) {
 		}
 	}
 	refused := "pods \"a\" is forbidden: create a Deployment (ClusterObjectPolicy bare-pods)"
-	if why := call[page.Reasons](c, "why", page.Question{Message: refused}, http.StatusOK).Matches; len(why) == 0 || why[0].File != "library/best-practices/bare-pods.yaml" {
+	if why := call[page.Reasons](c, "why", page.Question{Message: refused}, http.StatusOK).Matches; len(why) == 0 || why[0].File != "library/best-practices/bare-pods.yaml" ||
+		!strings.HasPrefix(why[0].Exempt, "# policies.yaml is library/best-practices/bare-pods.yaml, refused.yaml is ") {
 		t.Errorf("why: %+v", why)
 	}
 	call[map[string]string](c, "examples/none", nil, http.StatusNotFound)

@@ -40,7 +40,7 @@ type Reason struct {
 	Line int    `json:"line"`
 	// Explain says what the rule is for, and what is allowed.
 	Explain string `json:"explain"`
-	// Exempt is a command that writes an exemption.
+	// Exempt is a command that writes an exemption, after a comment about its files.
 	Exempt   string `json:"exempt"`
 	Policies string `json:"policies"`
 }
@@ -250,13 +250,22 @@ func (p *placed) reason(of part, spec map[string]any) (Reason, error) {
 	if links, _ := spec["links"].([]any); len(links) > 0 {
 		explained = append(explained, fmt.Sprintf("See %v", links[0]))
 	}
-	file := p.file
-	if file == "" || strings.HasPrefix(file, "library/") {
-		file = "policies.yaml"
-	}
 	return Reason{
 		Policy: ref.String(), Rule: said, Text: source, File: p.file, Line: at,
 		Explain: strings.Join(slices.Compact(explained), "\n\n"), Policies: p.text,
-		Exempt: "usher exempt -p '" + strings.ReplaceAll(file, "'", `'\''`) + "' -f refused.yaml --reason WHY --owner WHO",
+		Exempt: exempting(p.file),
 	}, nil
+}
+
+// exempting returns a command that writes an exemption from a policy of a file, after a comment that says which of its
+// files somebody has to write first. A policy of the page has no file.
+func exempting(file string) string {
+	about := "refused.yaml is the object that was refused"
+	switch {
+	case file == "":
+		file, about = "policies.yaml", "policies.yaml is the policies of the page, "+about
+	case strings.HasPrefix(file, "library/"):
+		file, about = "policies.yaml", "policies.yaml is "+printable.Line(file)+", "+about
+	}
+	return "# " + about + "\nusher exempt -p '" + strings.ReplaceAll(file, "'", `'\''`) + "' -f refused.yaml --reason WHY --owner WHO"
 }
