@@ -14,17 +14,17 @@ import (
 )
 
 // KeepRegistered runs what keeps the registration. It returns what to call when policies
-// have changed, and what tells how it is doing.
+// have changed, and what tells how it is doing, also in words.
 func KeepRegistered(
 	ctx context.Context, e configurer, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger,
 	coverage func() rule.Coverage, ca trust,
-) (signal func(tell func(error)), status func() (done bool, err error)) {
+) (signal func(tell func(error)), status func() (done bool, err error), kept func() string) {
 	r := newWebhookConfigSync(e, mapper, leads, log)
 	go func() { _ = r.run(ctx, coverage, ca) }()
 	return r.signal, func() (bool, error) {
 		s := r.status()
 		return s.done, s.err
-	}
+	}, func() string { return r.kept(r.status()) }
 }
 
 // An ImmunityUnderTest is one that tests look into.

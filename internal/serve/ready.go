@@ -173,7 +173,7 @@ func (m *clusterRuntime) describeWebhookConfig(b *page.Page) {
 	case state.since.IsZero():
 		b.WriteString("not made yet\n")
 	case state.done:
-		fmt.Fprintf(b, "as the policies need it, since %s\n", state.since.Format(time.RFC3339))
+		b.WriteString(m.webhookConfig.kept(state) + "\n")
 	default:
 		fmt.Fprintf(b, "fails, since %s\n", state.since.Format(time.RFC3339))
 		b.Fail("registration")

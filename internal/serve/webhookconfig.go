@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"sync"
@@ -76,6 +77,8 @@ type syncStatus struct {
 	// done says that the webhook configurations are, as far as known, what the policies need.
 	done  bool
 	since time.Time
+	// checked is when that was found out last.
+	checked time.Time
 	// err is why they are not, or why they are incomplete.
 	err error
 }
@@ -117,6 +120,16 @@ func (r *webhookConfigSync) status() syncStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state
+}
+
+// kept says since when the webhook configurations are what the policies need, and when that was found out: someone may
+// have changed or deleted them since.
+func (r *webhookConfigSync) kept(s syncStatus) string {
+	text := fmt.Sprintf("as the policies need it, since %s, last checked %s ago", s.since.Format(time.RFC3339), time.Since(s.checked).Round(time.Second))
+	if !r.leads() {
+		text += "; the replica that leads checks it again"
+	}
+	return text
 }
 
 // A trust provides the CA that API servers must trust.
@@ -285,6 +298,7 @@ func (r *webhookConfigSync) tell(done bool, err error) {
 	if last.done != done || last.since.IsZero() || text(last.err) != text(err) {
 		r.state = syncStatus{done: done, since: time.Now(), err: err}
 	}
+	r.state.checked = time.Now()
 	switch {
 	case text(last.err) == text(err):
 	case err == nil:

@@ -28,6 +28,7 @@ type registrar struct {
 	t      *testing.T
 	log    bytes.Buffer
 	status func() (bool, error)
+	kept   func() string
 	ca     chan struct{}
 	resets atomic.Int32
 	// follows says that another replica leads.
@@ -47,7 +48,7 @@ func register(t *testing.T) *registrar {
 	t.Cleanup(cancel)
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
 	leads := func() bool { return !r.follows.Load() }
-	r.change, r.status = serve.KeepRegistered(ctx, r, r, leads, log, r.coverage, r)
+	r.change, r.status, r.kept = serve.KeepRegistered(ctx, r, r, leads, log, r.coverage, r)
 	return r
 }
 
@@ -178,6 +179,31 @@ func TestOnlyTheLeaderLooksAgainWithoutReason(t *testing.T) {
 		r.expect(time.Second, "what changed is a reason", "Secret CA")
 		r.follows.Store(false)
 		r.expect(3*time.Minute, "it leads now", "Secret CA")
+	})
+}
+
+// TestWhenRegistrationWasChecked: what was deleted since the last check is not said to be registered now.
+func TestWhenRegistrationWasChecked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		since := "as the policies need it, since " + time.Now().Format(time.RFC3339) + ", last checked "
+		r := register(t)
+		r.signal()
+		r.expect(time.Minute, "with the first policies", "Pod CA")
+		said := func(want string) {
+			t.Helper()
+			if got := r.kept(); got != since+want {
+				t.Errorf("got %q, want %q", got, since+want)
+			}
+		}
+		said("1m0s ago")
+		r.set(func() { r.kind = "Service" })
+		r.signal()
+		r.expect(time.Second, "an edit", "Service CA")
+		said("1s ago")
+		r.follows.Store(true)
+		r.expect(10*time.Minute, "another one leads")
+		said("10m1s ago; the replica that leads checks it again")
 	})
 }
 
