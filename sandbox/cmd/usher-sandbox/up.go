@@ -75,6 +75,7 @@ func upCommand() *cobra.Command {
   usher-sandbox up --dir ~/.cache/sandbox --port 6443
   usher-sandbox up --service usher-system/usher=127.0.0.1:8443
   usher-sandbox up --with-usher --policies policies/
+  usher-sandbox up --with-usher --authorization --dir try/both
   usher-sandbox up --plugin --policies policies/`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -101,6 +102,9 @@ func up(ctx context.Context, o *options, u usherOptions, stdin io.Reader, out, m
 		return err
 	}
 	if err := u.complete(); err != nil {
+		return err
+	}
+	if err := u.authorize(ctx, &config); err != nil {
 		return err
 	}
 	config.APIServer.Plugin = u.inProcess()

@@ -24,6 +24,8 @@ type usherOptions struct {
 	crds     string
 	policies []string
 	args     []string
+	// authorizes says that API servers ask usher to authorize requests, too.
+	authorizes bool
 }
 
 func (o *usherOptions) bind(command *cobra.Command) {
@@ -33,13 +35,14 @@ func (o *usherOptions) bind(command *cobra.Command) {
 	flags.StringArrayVar(&o.policies, "policies", nil, "with --plugin: file or folder with policies; with --with-usher: besides those in the cluster (repeatable)")
 	flags.StringVar(&o.binary, "usher-bin", "", "with --with-usher: path of usher (default: $USHER_BIN, bin/usher, or that on the PATH)")
 	flags.StringVar(&o.crds, "crds", "", "with --with-usher, or --plugin without --policies: folder of its CRDs (default: deploy/crds here, or beside the folder of usher)")
+	flags.BoolVar(&o.authorizes, "authorization", false, "with --with-usher: also have API servers ask usher to authorize requests")
 	flags.StringArrayVar(&o.args, "usher-arg", nil, "with --with-usher: flag for usher serve, such as --log-level=debug (repeatable)")
 }
 
 // complete finds the required files before anything is started.
 func (o *usherOptions) complete() error {
-	if !o.with && (o.binary != "" || len(o.args) > 0) {
-		return errors.New("--usher-bin and --usher-arg are of use with --with-usher only")
+	if !o.with && (o.binary != "" || len(o.args) > 0 || o.authorizes) {
+		return errors.New("--usher-bin, --usher-arg and --authorization are of use with --with-usher only")
 	}
 	if !o.with && !o.plugin && (o.crds != "" || len(o.policies) > 0) {
 		return errors.New("--policies and --crds are of use with --plugin or --with-usher only")
@@ -71,6 +74,26 @@ func (o *usherOptions) inProcess() *apiserver.Plugin {
 		return nil
 	}
 	return &apiserver.Plugin{Policies: o.policies}
+}
+
+// authorize has API servers ask usher to authorize requests, if the flags say so. What it writes is in the folder of the
+// sandbox.
+func (o *usherOptions) authorize(ctx context.Context, config *cluster.Config) error {
+	switch {
+	case !o.authorizes:
+		return nil
+	case config.Dir == "":
+		return errors.New("--authorization needs a folder that is known before the start: name one with --dir")
+	case config.APIServer.AuthorizationConfig != "":
+		return errors.New("--authorization writes an AuthorizationConfiguration: leave out --authorization-config, or --authorization")
+	}
+	dir, err := filepath.Abs(filepath.Join(config.Dir, "usher"))
+	if err != nil {
+		return fmt.Errorf("configure authorization: %w", err)
+	}
+	file, flags, err := usher.Authorization(ctx, o.binary, dir)
+	config.APIServer.AuthorizationConfig, o.args = file, append(flags, o.args...)
+	return err
 }
 
 // served is the usher process that up has started; nil if the flags request none.

@@ -22,6 +22,9 @@ import (
 // Namespace is the namespace of usher's Leases and Secrets.
 const Namespace = "usher-system"
 
+// certificatesFolder is the one of the certificate, in the folder of usher.
+const certificatesFolder = "certificates"
+
 // stopGrace is how long the process may take to finish requests in flight.
 const stopGrace = 5 * time.Second
 
@@ -92,7 +95,7 @@ func Start(config Config) (*Process, error) {
 		URL:     "https://127.0.0.1:" + webhooks,
 		Metrics: "http://127.0.0.1:" + metrics + "/metrics",
 		Log:     filepath.Join(dir, "usher.log"),
-		dir:     filepath.Join(dir, "certificates"),
+		dir:     filepath.Join(dir, certificatesFolder),
 	}
 	args := []string{"serve", "--port", webhooks, "--metrics-bind-address", "127.0.0.1:" + metrics}
 	switch cluster := []string{"--kubeconfig", config.Kubeconfig, "--namespace", Namespace}; {
