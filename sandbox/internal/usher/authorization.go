@@ -32,7 +32,7 @@ func Authorization(ctx context.Context, binary, dir string) (config string, flag
 		// Policies in the cluster are not known yet, and change.
 		{"authz", "config", "--server", "https://" + address, "--ca-file", filepath.Join(certificates, "ca.crt"), "--token-file", token, "--match", "all", "--out", out},
 	} {
-		if said, err := exec.CommandContext(ctx, binary, args...).CombinedOutput(); err != nil { //nolint:gosec // The user names the program.
+		if said, err := exec.CommandContext(ctx, binary, args...).CombinedOutput(); err != nil {
 			return "", nil, fmt.Errorf("configure authorization: usher %s: %w: %s", args[0], err, said)
 		}
 	}
