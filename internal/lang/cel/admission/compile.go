@@ -91,8 +91,8 @@ type Program struct {
 	limits, deciding limits
 	// heavy says that compiling again takes too long for a request that meets a policy of a namespace.
 	heavy bool
-	// brief says that what it decides by is known at a glance: see [Program.Glance].
-	brief bool
+	// glanced says that what it decides by may be known at a glance: see [Program.Glance].
+	glanced bool
 	// counted are the programs of all expressions, by their index, that count their cost.
 	counted func() []*cel.Program
 	// traced is what finding fields needs, compiled when a validation fails for the first time.
@@ -113,7 +113,9 @@ type expression struct {
 	identity identity
 	// constant says that the value is the same for every request.
 	constant bool
-	brief    bool
+	// brief says that it takes the same time for every object.
+	brief  bool
+	glance glance
 	// operations is how many operations a mutation says at most; more than are few if it is not known to take a moment.
 	operations int
 	// said is the value of a mutation that is always the same, once it is known.
@@ -159,7 +161,7 @@ func CompileWithin(budget *cel.Budget, s Code) (*Program, []rule.Problem) {
 		}
 		return c.programs
 	})
-	p.brief = p.isBrief()
+	p.glanced = p.isGlanced()
 	p.traced = sync.OnceValue(func() *traced { return traceDecisions(&p.source) })
 	return p, c.problems
 }
@@ -325,7 +327,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 	c.add(ast)
 	c.warnOfOptionals(field, ast)
 	c.programs = append(c.programs, program)
-	compiled := expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast), brief: isBrief(ast)}
+	compiled := expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast), brief: isBrief(ast), glance: glanceOf(ast)}
 	if c.declared.patchTypes {
 		patched(&c.patched, ast)
 		compiled.operations = briefOperations(ast)

@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	celgo "github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -9,46 +11,63 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Limits of what is evaluated at a glance, so that it takes some microseconds whatever the object is: parts of an
-// expression, expressions, and the size of params.
+// Limits of what is evaluated at a glance: parts of an expression, expressions, and how long it may take.
 const (
 	briefParts       = 64
 	briefExpressions = 16
-	briefParams      = 4096
+	glancedParts     = 512
+	// glanced is what all expressions may take together by the estimates of the meter, which are far above what they
+	// take.
+	glanced = 500 * time.Microsecond
 )
 
 // Glance reports whether all validations hold for a request, or a match condition does not, if that can be known soon.
 func (p *Program) Glance(ctx context.Context, in *Input) (Skipping, bool) {
-	if !p.brief || in.Params != nil && (in.ParamsSize.Total == 0 || in.ParamsSize.Total > briefParams) || !p.bounded(in, &p.deciding) {
+	if !p.glanced || !p.bounded(in, &p.deciding) {
 		return Skipping{}, false
 	}
 	in.context = ctx
 	a := in.uncounted(p, withAuthorizer|asConditions)
 	defer a.release()
+	var skipping Skipping
+	known := false
+	a.meter.Within(glanced, func() { skipping, known = a.glance(ctx) })
+	return skipping, known
+}
+
+func (a *activation) glance(ctx context.Context) (Skipping, bool) {
 	skipping, failure, err := a.match(ctx)
 	if err != nil || failure != "" || skipping.Skipped != "" {
 		return skipping, err == nil && failure == ""
 	}
 	a.enter(withNamespace | withAuthorizer)
-	values, _, err := a.evaluateInto(ctx, a.few[:0], p.validations, celconfig.RuntimeCELCostBudget)
+	values, _, err := a.evaluateInto(ctx, a.few[:0], a.program.validations, celconfig.RuntimeCELCostBudget)
 	return Skipping{}, err == nil && a.stop == nil && a.counted == nil && hold(values)
 }
 
-// isBrief reports whether what the program decides by is known at a glance.
-func (p *Program) isBrief() bool {
+// isGlanced reports whether what the program decides by may be known at a glance.
+func (p *Program) isGlanced() bool {
 	if len(p.data)+len(p.annotations)+len(p.mutations) > 0 || len(p.variables)+len(p.conditions)+len(p.validations) > briefExpressions {
 		return false
 	}
-	for i := range p.variables {
-		if !p.variables[i].brief {
-			return false
+	used, all := map[string]bool{}, false
+	uses := func(e *expression) bool {
+		for _, name := range e.glance.uses {
+			used[name] = true
 		}
+		all = all || e.glance.whole
+		return e.glance.ok
 	}
-	for _, all := range [][]expression{p.conditions, p.validations} {
-		for i := range all {
-			if !all[i].brief {
+	for _, some := range [][]expression{p.conditions, p.validations} {
+		for i := range some {
+			if !uses(&some[i]) {
 				return false
 			}
+		}
+	}
+	for _, v := range slices.Backward(p.variables) {
+		if (all || used[v.name]) && !uses(&v.expression) {
+			return false
 		}
 	}
 	return true
@@ -72,6 +91,46 @@ func (p *Program) ChangesBriefly() bool {
 		}
 	}
 	return operations <= fewOperations
+}
+
+// estimated are functions that take no longer than the meter estimates, whatever their arguments are, and ask nobody.
+var estimated = []string{
+	operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.NotStrictlyFalse,
+	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+	operators.In, operators.Index, operators.OptIndex, operators.OptSelect, operators.Add, operators.Subtract, operators.Negate,
+	"orValue", "hasValue", "value", "optional.of", "optional.none", "optional.ofNonZeroValue", "or", "size", "startsWith", "endsWith", "contains",
+	"substring", "lowerAscii", "upperAscii", "trim", "join", "flatten", "strings.quote", "int", "double", "string", "dyn", "type",
+}
+
+// A glance says whether an expression may be evaluated at a glance.
+type glance struct {
+	ok bool
+	// uses are the variables that it reads; whole says that it may read all.
+	uses  []string
+	whole bool
+}
+
+// glanceOf finds out whether an expression consists of loops, values of the objects, params and the request, and functions
+// that are estimated. How long these take is known before they are called.
+func glanceOf(ast *celgo.Ast) glance {
+	parts, ok := 0, true
+	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		parts++
+		switch e.Kind() {
+		case celast.IdentKind:
+			ok = ok && e.AsIdent() != authorizerName && e.AsIdent() != resourceName && e.AsIdent() != namespaceName
+		case celast.CallKind:
+			c := e.AsCall()
+			constant := c.FunctionName() == "matches" && len(c.Args()) == 1 && c.Args()[0].Kind() == celast.LiteralKind
+			ok = ok && (constant || slices.Contains(estimated, c.FunctionName()))
+		case celast.StructKind, celast.UnspecifiedExprKind:
+			ok = false
+		case celast.LiteralKind, celast.SelectKind, celast.ComprehensionKind, celast.ListKind, celast.MapKind:
+		}
+	}))
+	g := glance{ok: ok && parts <= glancedParts}
+	g.uses, g.whole = variablesIn(ast)
+	return g
 }
 
 // isBrief reports whether an expression goes to values of the objects, and compares them with constants or params.
