@@ -77,12 +77,12 @@ func withCandidates(candidates string) (http.Handler, error) {
 		return nil, fmt.Errorf("compile policies: %v", problems)
 	}
 	e := evaluator.New(evaluator.Options{})
-	e.Update(all, func() []compile.Compiled { return nil })
+	offer := e.Update(all, func() []compile.Compiled { return nil })
 	decider := guard.Wrap(engine.New(index.New(rules), nil, engine.Options{Overruns: overrun.New(overrun.Options{Idle: overrun.ManyIdle})}), guard.Options{})
 	door := admission.Validate(usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		d, err := decider.Decide(ctx, r)
 		if err == nil {
-			e.Offer(r, &d)
+			offer(r, &d)
 		}
 		return d, err
 	}), admission.Options{Log: slog.New(slog.DiscardHandler)})

@@ -92,8 +92,15 @@ func (e *Evaluator) laneOf(namespace string) *lane {
 
 // Update replaces the candidates, and the policies in force with which they are compared. elsewhere returns
 // those that API servers enforce; it is called if candidates are about such policies. One that is
-// unchanged, and compared with the same versions, goes on counting.
-func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compile.Compiled) {
+// unchanged, and compared with the same versions, goes on counting. Decisions by these policies in force are to be
+// passed to offer.
+func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compile.Compiled) (offer Offer) {
+	next := e.next(inForce, elsewhere)
+	e.current.Store(next)
+	return func(r *usher.Request, d *usher.Decision) { e.offer(r, d, next) }
+}
+
+func (e *Evaluator) next(inForce []compile.Compiled, elsewhere func() []compile.Compiled) *set {
 	var candidates []compile.Compiled
 	for i := range inForce {
 		if inForce[i].Candidate != nil {
@@ -102,10 +109,7 @@ func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compil
 	}
 	last := e.current.Load()
 	if len(candidates) == 0 {
-		if len(last.all) > 0 {
-			e.current.Store(&set{})
-		}
-		return
+		return &set{}
 	}
 	if slices.ContainsFunc(candidates, isAboutForeign) {
 		inForce = slices.Concat(inForce, elsewhere())
@@ -138,7 +142,7 @@ func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compil
 	}
 	next.index = index.New(rules)
 	next.access = e.accessOf(next.all, inForce)
-	e.current.Store(next)
+	return next
 }
 
 // Most limits the candidates that are evaluated.

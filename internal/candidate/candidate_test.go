@@ -161,7 +161,10 @@ func TestAsInForce(t *testing.T) {
 			t.Parallel()
 			inForce, c := all(t, change.inForce), compiled(t, change.candidate)
 			e := candidate.New(candidate.Options{Facts: facts(), Engine: engine.Options{FailurePolicy: usher.Fail}})
-			e.Update(append(inForce, c), func() []compile.Compiled { return nil })
+			offer := e.Update(append(inForce, c), func() []compile.Compiled { return nil })
+			// Without what answers show of the policies in force, these decide again.
+			again := candidate.New(candidate.Options{Facts: facts(), Engine: engine.Options{FailurePolicy: usher.Fail}})
+			again.Update(append(inForce, c), func() []compile.Compiled { return nil })
 			var next []compile.Compiled
 			for _, p := range inForce {
 				if p.Ref != c.Candidate.Replaces && !contains(c.Candidate.Policies, p.Ref) {
@@ -173,7 +176,8 @@ func TestAsInForce(t *testing.T) {
 			seen := 0
 			for _, r := range session(t) {
 				before, after := decided(t, was, r), decided(t, is, r)
-				e.Offer(r, &before)
+				offer(r, &before)
+				again.Offer(r, &before)
 				if len(after.Findings)+len(before.Findings) > 0 {
 					seen++
 				}
@@ -188,6 +192,9 @@ func TestAsInForce(t *testing.T) {
 				}
 			}
 			got := counted(t, e)
+			if diff := cmp.Diff(counted(t, again), got); diff != "" {
+				t.Errorf("-decided again +with what the answers show:\n%s", diff)
+			}
 			if got.Skipped > 0 || got.Seen > int64(seen) {
 				t.Errorf("%d were seen of %d at most, and %d skipped", got.Seen, seen, got.Skipped)
 			}

@@ -20,11 +20,13 @@ import (
 type compared struct {
 	of compile.Compiled
 	// with are the policies in force that it affects.
-	with     []api.Object
-	versions []rule.Compared
-	affected map[usher.PolicyRef]bool
-	rules    []rule.Rule
-	index    *index.Index
+	with []api.Object
+	// elsewhere says that API servers enforce some of them, so that no decision is by all.
+	elsewhere bool
+	versions  []rule.Compared
+	affected  map[usher.PolicyRef]bool
+	rules     []rule.Rule
+	index     *index.Index
 	// accessWas and accessIs are the rules of its authorization policies, among the affected ones.
 	accessWas, accessIs []*authz.Rule
 	// was decides by the policies in force that it affects, is by those that would be.
@@ -40,6 +42,7 @@ type compared struct {
 func (e *Evaluator) compare(of *compile.Compiled, beside compile.Beside) *compared {
 	c := &compared{of: *of, affected: beside.Affected, since: time.Now().Truncate(time.Second)}
 	c.with = objectsOf(beside.Was)
+	c.elsewhere = slices.ContainsFunc(beside.Was, func(p compile.Compiled) bool { return p.Elsewhere })
 	for _, object := range c.with {
 		v := rule.Compared{Policy: compile.Ref(object), UID: object.GetUID(), Generation: object.GetGeneration()}
 		c.versions = append(c.versions, v)

@@ -51,10 +51,8 @@ func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
 		return
 	}
 	// One that is slow is not always before the same others.
-	if l.rounds++; len(concerned) > 1 {
-		first := l.rounds % len(concerned)
-		concerned = slices.Concat(concerned[first:], concerned[:first])
-	}
+	l.rounds++
+	first := l.rounds % len(concerned)
 	until := &deadline.Context{Context: ctx, At: time.Now().Add(l.timeout)}
 	defer until.Release()
 	ctx = until
@@ -70,9 +68,14 @@ func (e *Evaluator) evaluate(ctx context.Context, l *lane, w *waiting) {
 		}
 		defer release()
 	}
-	for _, c := range concerned {
-		if !inTime(ctx) || !e.evaluateOne(ctx, c, w) {
-			skipped([]*compared{c})
+	for i := range concerned {
+		i = (first + i) % len(concerned)
+		known := unknown
+		if w.past != nil {
+			known = w.past[i]
+		}
+		if !inTime(ctx) || !e.evaluateOne(ctx, concerned[i], w, known) {
+			skipped(concerned[i : i+1])
 		}
 	}
 }
@@ -92,20 +95,24 @@ func inTime(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// evaluateOne counts how the decisions of one candidate differ. It is false if that took too long.
-func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting) bool {
-	was, ok := decided(ctx, c.was, w.request)
-	if !ok {
-		return false
+// evaluateOne counts how the decisions of one candidate differ, of which the one of the policies in force may be known. It
+// is false if that took too long.
+func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting, known past) bool {
+	was := usher.Decision{Verdict: usher.Allow}
+	if known == unknown {
+		var ok bool
+		if was, ok = decided(ctx, c.was, w.request); !ok {
+			return false
+		}
 	}
 	is, ok := decided(ctx, c.is, w.request)
 	if !ok {
 		return false
 	}
-	if !c.ran(&was) && !c.ran(&is) {
+	if known != silent && !c.ran(&was) && !c.ran(&is) {
 		return true
 	}
-	if !says(&was) && !says(&is) {
+	if !says(&was, nil) && !says(&is, nil) {
 		c.count(func(n *rule.CandidateCounts) { n.Seen++ })
 		return true
 	}
@@ -121,10 +128,10 @@ func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting) bo
 	return true
 }
 
-// says reports whether a decision has anything in which another may differ.
-func says(d *usher.Decision) bool {
+// says reports whether a decision, or what it says of some policies, has anything in which another may differ.
+func says(d *usher.Decision, of map[usher.PolicyRef]bool) bool {
 	return d.Verdict == usher.Deny || len(d.Patch) > 0 || slices.ContainsFunc(d.Findings, func(f usher.Finding) bool {
-		return f.Outcome != usher.Passed && f.Outcome != usher.Skipped || len(f.Checks) > 0 || f.Failure() != nil
+		return (of == nil || of[f.Policy]) && (f.Outcome != usher.Passed && f.Outcome != usher.Skipped || len(f.Checks) > 0 || f.Failure() != nil)
 	})
 }
 

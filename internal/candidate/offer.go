@@ -32,7 +32,9 @@ type waiting struct {
 	denials []usher.Finding
 	denied  bool
 	// concerned are the candidates of a lane that may have something to say about it, of those that there were.
+	// past are what the answer shows of their policies in force; nil if it shows nothing.
 	concerned []*compared
+	past      []past
 	among     *set
 	bytes     int64
 	release   func()
@@ -44,12 +46,37 @@ func (w *waiting) candidates(s *set, l *lane) []*compared {
 	if w.among == s {
 		return w.concerned
 	}
+	w.past = nil
 	return s.concerning(w.request, l)
 }
 
-// Offer has the candidates evaluated for a request that was decided, unless they are busy. The caller does
-// not wait for that.
-func (e *Evaluator) Offer(r *usher.Request, d *usher.Decision) {
+// A past is what the answer to a request shows of the policies in force that a candidate affects.
+type past int
+
+const (
+	unknown past = iota
+	// silent: they have decided, and had nothing to say. absent: none of them is for the request.
+	silent
+	absent
+)
+
+// pastOf is that of a decision by all policies in force.
+func (c *compared) pastOf(d *usher.Decision) past {
+	switch {
+	case c.elsewhere || says(d, c.affected):
+		return unknown
+	case c.ran(d):
+		return silent
+	}
+	return absent
+}
+
+// An Offer has the candidates evaluated for a request that was decided, unless they are busy. The caller does not wait
+// for that.
+type Offer func(*usher.Request, *usher.Decision)
+
+// offer is an [Offer] of decisions by the policies in force with which a set is compared.
+func (e *Evaluator) offer(r *usher.Request, d *usher.Decision, by *set) {
 	s := e.current.Load()
 	if len(s.all) == 0 || r.DryRun || r.Phase != usher.Mutate && r.Phase != usher.Validate || calledToo(r) {
 		return
@@ -69,6 +96,12 @@ func (e *Evaluator) Offer(r *usher.Request, d *usher.Decision) {
 		}
 		own := *w
 		own.concerned, own.among = concerned, s
+		if s == by && r.Phase == usher.Validate && d.Verdict == usher.Allow && w.request.Entry == r.Entry {
+			own.past = make([]past, len(concerned))
+			for i, c := range concerned {
+				own.past[i] = c.pastOf(d)
+			}
+		}
 		e.wait(s, l, &own)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/candidate"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/compile/guard"
 	"github.com/usher-dev/usher/internal/engine"
@@ -67,8 +68,8 @@ func (l *Live) build(sets []*merged) built {
 		return built{}
 	}
 	l.params.expect(compile.NeedsOf(enforced))
-	updateCandidates(l, enforced)
-	next := l.enforce(enforced, policies, status, c.usage)
+	offer := updateCandidates(l, enforced)
+	next := l.enforce(enforced, policies, status, c.usage, offer)
 	next.exemptions = exemptionStates(versions, ineffective)
 	next.enforced, next.elsewhere = enforced, l.elsewhere
 	l.uses.expect(next.exemptions)
@@ -128,7 +129,7 @@ func (c *choice) leaveOut(ref usher.PolicyRef, policy api.Policy, problem rule.P
 }
 
 // enforce creates engines for compiled policies: one for writes, one for requests to authorize.
-func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, all usage) snapshot {
+func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, all usage, offer candidate.Offer) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = written(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: authzengine.New(authzindex.New(accessRules), l.options.Access)}
@@ -148,8 +149,8 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 		}
 		d, err := next.entries.Decide(ctx, r)
 		l.uses.count(r, &d)
-		if l.candidates != nil && err == nil {
-			l.candidates.Offer(r, &d)
+		if err == nil {
+			offer(r, &d)
 		}
 		return d, err
 	})

@@ -49,12 +49,13 @@ func (f *inForce) Authorizer(only usher.Verdict) usher.Decider {
 	})
 }
 
-// updateCandidates has the candidates compared with the policies that come into force.
-func updateCandidates(l *Live, enforced []compile.Compiled) {
+// updateCandidates has the candidates compared with the policies that come into force, whose decisions are to be passed
+// to offer.
+func updateCandidates(l *Live, enforced []compile.Compiled) (offer candidate.Offer) {
 	if l.candidates == nil {
-		return
+		return func(*usher.Request, *usher.Decision) {}
 	}
-	l.candidates.Update(enforced, func() []compile.Compiled { return l.others.compiled(l.elsewhere, enforced, l.options.Compile) })
+	return l.candidates.Update(enforced, func() []compile.Compiled { return l.others.compiled(l.elsewhere, enforced, l.options.Compile) })
 }
 
 // Candidates returns what was counted of each candidate that is evaluated.
