@@ -141,3 +141,31 @@ func TestStatusOfCandidates(t *testing.T) {
 		}
 	})
 }
+
+// TestCandidatesAreCountedAt: the status says when its numbers were written, which is not when something else was.
+func TestCandidatesAreCountedAt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		p, s := c.propose("shop", "c", "u", 3)
+		c.candidates = func() []rule.CandidateState { return []rule.CandidateState{s} }
+		one := c.replica("one")
+		one.Observe(report.Snapshot{Policies: []rule.State{p}})
+		time.Sleep(3 * time.Minute)
+		first, _ := c.candidate("shop", "c")
+		if first.CountedAt == nil || first.CountedAt.Before(first.Since) || time.Since(first.CountedAt.Time) < 2*time.Minute {
+			t.Fatalf("3 seen: since %v, at %v, now %v", first.Since, first.CountedAt, time.Now())
+		}
+		p.Problems = []rule.Problem{{Severity: rule.Warning, What: "harmless"}}
+		one.Observe(report.Snapshot{Policies: []rule.State{p}})
+		time.Sleep(3 * time.Minute)
+		if got, _ := c.candidate("shop", "c"); len(got.Problems) != 1 || !got.CountedAt.Equal(first.CountedAt) {
+			t.Errorf("without another request: %d problems, at %v, not %v", len(got.Problems), got.CountedAt, first.CountedAt)
+		}
+		s.Counts.Seen++
+		time.Sleep(3 * time.Minute)
+		if got, _ := c.candidate("shop", "c"); got.Seen != 4 || !first.CountedAt.Before(got.CountedAt) {
+			t.Errorf("after another request: %d seen at %v, first at %v", got.Seen, got.CountedAt, first.CountedAt)
+		}
+	})
+}

@@ -166,7 +166,7 @@ func (all counts) apply(known, next *status, x *rule.CandidateState, uid types.U
 		return false, idleEvery
 	}
 	to.Compared = comparedWith(x)
-	continued := last != nil && last.Since != nil && last.ObservedGeneration == x.Generation && slices.Equal(last.Compared, to.Compared) && !last.Since.After(now)
+	continued := last != nil && last.Since != nil && known.ObservedGeneration == x.Generation && slices.Equal(last.Compared, to.Compared) && !last.Since.After(now)
 	if !c.begun {
 		c.begun = true
 		if continued {
@@ -179,10 +179,15 @@ func (all counts) apply(known, next *status, x *rule.CandidateState, uid types.U
 	to.CandidateCounts = usherv1alpha1.CandidateCounts(c.sum())
 	since := metav1.NewTime(c.since)
 	to.Since = &since
+	counted := metav1.NewTime(now)
+	to.CountedAt = &counted
 	switch {
 	case !continued:
 		return true, 0
 	case last.CandidateCounts == to.CandidateCounts:
+		if last.CountedAt != nil {
+			to.CountedAt = last.CountedAt
+		}
 		return false, idleEvery
 	}
 	soon = countsEvery - now.Sub(c.written)

@@ -207,7 +207,7 @@ func exemption(namespace, name string) object {
 
 func candidate(name string) object {
 	return object{
-		"ref": ref("ClusterPolicyCandidate", "", name), "state": "enforced", "since": "2029-12-30T08:00:00Z", "seen": 18204, "newlyDenied": 37, "newlyAllowed": 0,
+		"ref": ref("ClusterPolicyCandidate", "", name), "state": "enforced", "since": "2029-12-30T08:00:00Z", "countedAt": "2029-12-31T23:59:00Z", "seen": 18204, "newlyDenied": 37, "newlyAllowed": 0,
 		"warned": 4, "changed": 0, "errors": 0, "noOpinion": 0, "skipped": 12, "policies": []any{ref("ClusterObjectPolicy", "", "require-owner")},
 		"replaces": ref("ClusterObjectPolicy", "", "require-owner"), "remove": false, "problem": "",
 	}

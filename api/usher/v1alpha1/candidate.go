@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="NoOpinion",type=integer,priority=1,JSONPath=`.status.noOpinion`
 // +kubebuilder:printcolumn:name="Errors",type=integer,JSONPath=`.status.errors`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
+// +kubebuilder:printcolumn:name="As-Of",type=date,JSONPath=`.status.countedAt`
 // +kubebuilder:printcolumn:name="Evaluated",type=string,JSONPath=`.status.conditions[?(@.type=="Evaluated")].status`
 // +kubebuilder:printcolumn:name="Problem",type=string,priority=1,JSONPath=`.status.lastError`
 type ClusterPolicyCandidate struct {
@@ -58,6 +59,7 @@ type ClusterPolicyCandidateList struct {
 // +kubebuilder:printcolumn:name="NoOpinion",type=integer,priority=1,JSONPath=`.status.noOpinion`
 // +kubebuilder:printcolumn:name="Errors",type=integer,JSONPath=`.status.errors`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
+// +kubebuilder:printcolumn:name="As-Of",type=date,JSONPath=`.status.countedAt`
 // +kubebuilder:printcolumn:name="Evaluated",type=string,JSONPath=`.status.conditions[?(@.type=="Evaluated")].status`
 // +kubebuilder:printcolumn:name="Problem",type=string,priority=1,JSONPath=`.status.lastError`
 type PolicyCandidate struct {
@@ -136,6 +138,9 @@ type PolicyCandidateStatus struct {
 	// affects.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// CountedAt is when the numbers were last written: when they change, at most once a minute.
+	// +optional
+	CountedAt *metav1.Time `json:"countedAt,omitempty"`
 	// Compared identifies the versions of the policies in force with which the candidate is compared.
 	// +optional
 	// +listType=atomic

@@ -866,6 +866,10 @@ func (in *PolicyCandidateStatus) DeepCopyInto(out *PolicyCandidateStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.CountedAt != nil {
+		in, out := &in.CountedAt, &out.CountedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Compared != nil {
 		in, out := &in.Compared, &out.Compared
 		*out = make([]ComparedPolicy, len(*in))

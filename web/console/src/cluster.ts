@@ -52,6 +52,7 @@ export interface CandidateRow {
   ref: Ref;
   state: string;
   since: string;
+  countedAt?: string;
   seen: number;
   newlyDenied: number;
   newlyAllowed: number;

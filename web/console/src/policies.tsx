@@ -128,6 +128,7 @@ export function Candidates({ rows }: { rows: CandidateRow[] }) {
               <PolicyLink key={name(p)} of={p} />
             ))}
             {c.since ? <span>since {day(c.since)}</span> : null}
+            {c.countedAt ? <span>as of {day(c.countedAt)}</span> : null}
           </p>
           <dl class="numbers">
             <div>

@@ -66,6 +66,8 @@ type Candidate struct {
 	Why   string `json:"why"`
 	// Since is when counting began.
 	Since time.Time `json:"since,omitzero"`
+	// CountedAt is when the numbers were last written.
+	CountedAt time.Time `json:"countedAt,omitzero"`
 	usherv1alpha1.CandidateCounts
 	Policies []Ref `json:"policies"`
 	// Replaces is nil if the policies are compared with those of the same names.
@@ -307,6 +309,9 @@ func candidateOf(s *stored, spec *usherv1alpha1.PolicyCandidateSpec, status *ush
 	c.State, c.Why = stateOf(s, status.Conditions)
 	if status.Since != nil {
 		c.Since = status.Since.Time
+	}
+	if status.CountedAt != nil {
+		c.CountedAt = status.CountedAt.Time
 	}
 	if spec.Replaces != nil {
 		c.Replaces = &Ref{spec.Replaces.Kind, spec.Replaces.Namespace, spec.Replaces.Name}

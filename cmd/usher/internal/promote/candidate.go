@@ -67,7 +67,11 @@ func (c *candidate) counted(out io.Writer) {
 		fmt.Fprintf(out, "%s: nothing is counted yet\n", c.ref)
 		return
 	}
-	fmt.Fprintf(out, "%s: counted since %s\n", c.ref, s.Since.UTC().Format(time.RFC3339))
+	fmt.Fprintf(out, "%s: counted since %s", c.ref, s.Since.UTC().Format(time.RFC3339))
+	if s.CountedAt != nil {
+		fmt.Fprintf(out, " (as of %s: changes are written at most once a minute)", s.CountedAt.UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintln(out)
 	for _, row := range []struct {
 		n    int64
 		what string

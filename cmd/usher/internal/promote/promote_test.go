@@ -104,7 +104,7 @@ const objectSpec = `{failurePolicy: Fail, matchConstraints: {resourceRules: [{ap
 
 const (
 	evaluated = `conditions: [{type: Evaluated, status: "True", observedGeneration: 2, reason: Evaluated, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}], observedGeneration: 2, since: "2026-01-01T00:00:00Z"`
-	seen      = evaluated + `, seen: 5, newlyDenied: 3`
+	seen      = evaluated + `, countedAt: "2026-01-02T00:00:00Z", seen: 5, newlyDenied: 3`
 	tags      = `, compared: [{kind: ClusterObjectPolicy, name: tags, uid: one, generation: 3}]`
 )
 
@@ -141,7 +141,7 @@ var forced = promote.Options{Apply: true, Force: true, Warnings: rest.NoWarnings
 
 var apply = promote.Options{Apply: true, Warnings: rest.NoWarnings{}}
 
-const counts = `ClusterPolicyCandidate c: counted since 2026-01-01T00:00:00Z
+const counts = `ClusterPolicyCandidate c: counted since 2026-01-01T00:00:00Z (as of 2026-01-02T00:00:00Z: changes are written at most once a minute)
        5 decisions seen
        0 decisions skipped
        3 newly denied
@@ -165,6 +165,7 @@ func rows() []row {
 		{"a removal", removal, seen + tags, true, apply, "", "ClusterObjectPolicy tags is deleted\ndeleted ClusterObjectPolicy tags\ndeleted ClusterPolicyCandidate c\n", "", []string{"try to delete tags", "delete tags", "delete c"}, false},
 		{"a removal, shown", removal, seen + tags, true, promote.Options{Warnings: rest.NoWarnings{}}, "", "ClusterObjectPolicy tags is deleted\nnothing is written", "", []string{"try to delete tags"}, false},
 		{"a removal of what is gone", removal, seen + tags, false, apply, "", "", "there is no ClusterObjectPolicy tags to remove: delete the candidate with 'kubectl delete clusterpolicycandidates c'", nil, true},
+		{"an older server has counted", one, evaluated + ", seen: 5", false, promote.Options{Warnings: rest.NoWarnings{}}, "", "counted since 2026-01-01T00:00:00Z\n       5 decisions seen", "", tried, false},
 		{"silence", one, evaluated, false, promote.Options{Warnings: rest.NoWarnings{}}, "", "it has seen no request, which proves nothing", "", tried, false},
 		{"not evaluated", one, strings.ReplaceAll(seen, `status: "True"`, `status: "False"`), false, apply, "", "", "warning: it is not evaluated: ", tried, true},
 		{"the status is of another version", one, strings.ReplaceAll(seen, "observedGeneration: 2, reason", "observedGeneration: 1, reason"), false, apply, "", "", "it is not evaluated yet, or not as it is now", tried, true},
