@@ -155,14 +155,37 @@ func ran(d usher.Decision) string {
 		return "; no policy matched"
 	}
 	var b strings.Builder
-	for i, f := range d.Findings {
+	for i := range d.Findings {
+		f := &d.Findings[i]
 		b.WriteString([]string{"; ", ", "}[min(i, 1)])
-		fmt.Fprintf(&b, "%s %s %s", f.Policy, f.Rule, f.Outcome)
+		fmt.Fprintf(&b, "%s %s %s", f.Policy, f.Rule, done(f))
 		if f.PodOf != "" {
 			fmt.Fprintf(&b, " (the pod of %s)", f.PodOf)
 		}
 	}
 	return b.String()
+}
+
+// done says what a rule did, and of one that failed without denying the request which field keeps it from that.
+func done(f *usher.Finding) string {
+	if f.Outcome != usher.Passed || len(f.Checks) == 0 {
+		return string(f.Outcome)
+	}
+	var actions []string
+	for i := range f.Checks {
+		if f.Checks[i].PodsDenied {
+			return "warned, and did not deny (podTemplates: Warn)"
+		}
+		for _, a := range f.Checks[i].Actions {
+			actions = append(actions, string(a))
+		}
+	}
+	did := "audited"
+	if slices.Contains(actions, string(usher.ActWarn)) {
+		did = "warned"
+	}
+	slices.Sort(actions)
+	return fmt.Sprintf("%s, and did not deny (validationActions: [%s])", did, strings.Join(slices.Compact(actions), ", "))
 }
 
 func (f *Field) fault(tree map[string]any) string {
