@@ -69,13 +69,17 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	}
 	// As with kubectl.
 	f.namespace, f.mapper = cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)), clients.Mapper
-	stored, forbidden, err := policies.Readable(cmd, s, clients.Policies, f.namespace)
+	in := f.namespace
+	if len(f.files) > 0 {
+		in = cmp.Or(f.read(cmd, s).namespace(), in)
+	}
+	stored, forbidden, err := policies.Readable(cmd, s, clients.Policies, in)
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--from-cluster: %w", err)
 	}
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil {
-		return policies.Set{}, nil, f.unlisted(cmd, s, clients, forbidden, err)
+		return policies.Set{}, nil, f.unlisted(cmd, s, clients, in, forbidden, err)
 	}
 	f.leftOut = policies.MayRefuse(forbidden)
 	if len(forbidden) > 0 {
@@ -84,13 +88,13 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	return set, f.facts.FromCluster(clients), nil
 }
 
-// unlisted returns the error of UsableWith. If there is no policy that the user may list, that is why an object that the
+// unlisted returns the error of UsableWith, of the policies for a namespace. If there is no policy that the user may list, that is why an object that the
 // command line names does not exist, or prints to s.Err how to learn what refuses it.
-func (f *decideFlags) unlisted(cmd *cobra.Command, s cli.Streams, clients *clients.Set, forbidden []policies.Forbidden, err error) error {
+func (f *decideFlags) unlisted(cmd *cobra.Command, s cli.Streams, clients *clients.Set, in string, forbidden []policies.Forbidden, err error) error {
 	if !errors.Is(err, policies.ErrNone) {
 		return policies.Without(forbidden, err)
 	}
-	if missing := cluster.NoNamespace(cmd.Context(), clients.Facts, f.namespace); missing != nil {
+	if missing := cluster.NoNamespace(cmd.Context(), clients.Facts, in); missing != nil {
 		return fmt.Errorf("--from-cluster: %w", missing)
 	}
 	if _, missing := f.stored(cmd.Context()); missing != nil {
@@ -98,12 +102,15 @@ func (f *decideFlags) unlisted(cmd *cobra.Command, s cli.Streams, clients *clien
 	}
 	if len(policies.MayRefuse(forbidden)) > 0 {
 		object := "-f FILE"
-		if len(f.named) > 0 {
+		switch {
+		case len(f.named) > 0:
 			object = f.named[0]
+		case len(f.files) > 0 && f.files[0] != "-":
+			object = "-f " + f.files[0]
 		}
 		cli.Notef(cmd, s, "note", "policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: "+
 			"'kubectl get events -n %[1]s', 'usher watch -n %[1]s'. Send that to the people who administer the cluster, who can exempt it: "+
-			"'usher exempt --from-cluster %[2]s -n %[1]s --reason REASON --owner OWNER'", f.namespace, object)
+			"'usher exempt --from-cluster %[2]s -n %[1]s --reason REASON --owner OWNER'", in, object)
 	}
 	return policies.Without(forbidden, err)
 }

@@ -137,7 +137,8 @@ func TestTenants(t *testing.T) {
 		{"decide", "decide", "closed", "shop", 1, []string{"those of other namespaces than shop are left out"}},
 		{"exempt", "exempt", "closed", "shop", 0, []string{"those of other namespaces than shop are left out"}},
 		{"nothing refuses it here", "exempt", "open", "shop", 1, []string{"open: no policy that you may read refuses it; 1 kind of policies could not be read", "policies that Usher reads from files are not seen here: name these files with -p"}},
-		{"without the namespace", "decide", "closed", "", 2, []string{"no policies: the cluster has none that you may list"}},
+		{"the namespace is that of the object", "decide", "closed", "", 1, []string{"those of other namespaces than shop are left out"}},
+		{"that of the object is it", "decide", "closed", "default", 1, []string{"those of other namespaces than shop are left out"}},
 	} {
 		file := filepath.Join(t.TempDir(), "object.yaml")
 		if err := os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"shop"}}`, c.name), 0o600); err != nil {
@@ -167,6 +168,10 @@ func TestTenantsWithoutPolicies(t *testing.T) {
 		forbidden["/apis/usher.dev/v1alpha1/"+kind] = ""
 	}
 	const none = "no policies: the cluster has none that you may list, and -p names none"
+	file := filepath.Join(t.TempDir(), "web.yaml")
+	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		reason, object, namespace string
 		config                    map[string]string
@@ -178,10 +183,15 @@ func TestTenantsWithoutPolicies(t *testing.T) {
 		{"its end", "pod/stored", "shop", forbidden, none + ": you may not list clusterobjectpolicies.usher.dev, objectpolicies.usher.dev: name policies with -p", "not found"},
 		{"misspelled", "pod/stord", "shop", forbidden, "--from-cluster: namespace shop: ", none},
 		{"in no namespace", "pod/stored", "shp", forbidden, `--from-cluster: namespaces "shp" not found`, none},
+		{"a file", file, "", forbidden, "'kubectl get events -n shop', 'usher watch -n shop'. Send that to the people who administer the cluster, who can exempt it: " +
+			"'usher exempt --from-cluster -f " + file + " -n shop --reason REASON --owner OWNER'", "-n default"},
 		{"nothing is forbidden", "pod/stored", "shop", shop(), none, "kubectl get events"},
 	} {
 		for _, command := range []string{"decide", "explain", "exempt"} {
-			args := []string{command, c.object, "-n", c.namespace, "--from-cluster", "--kubeconfig", kubeconfig(t, c.config)}
+			args := []string{command, c.object, "--from-cluster", "--kubeconfig", kubeconfig(t, c.config)}
+			if c.namespace != "" {
+				args = append(args, "-n", c.namespace)
+			}
 			if command == "exempt" {
 				args = append(args, "--reason", "r", "--owner", "o")
 			}

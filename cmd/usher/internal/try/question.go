@@ -31,6 +31,27 @@ type requestFlags struct {
 	slipped bool
 	// known are the objects that were read, those before updates last.
 	known []map[string]any
+	// input is what the files have, once it is read: the standard input can be read once.
+	input *input
+}
+
+// An input is the objects of the command line and their old versions, or why they cannot be read.
+type input struct {
+	objects, olds []objects.Input
+	err           error
+}
+
+// namespace returns the namespace of the first object that names one, or "".
+func (in *input) namespace() string {
+	for i := range in.objects {
+		if review := in.objects[i].Review; review != nil && review.Namespace != "" {
+			return review.Namespace
+		}
+		if namespace := namespaceOf(in.objects[i].Object); namespace != "" {
+			return namespace
+		}
+	}
+	return ""
 }
 
 // register adds the flags. Namespace is the default of the flag.
@@ -67,16 +88,19 @@ func (f *requestFlags) complete(args []string) error {
 	return nil
 }
 
-// read reads the objects and their old versions.
-func (f *requestFlags) read(cmd *cobra.Command, s cli.Streams) (inputs, olds []objects.Input, err error) {
-	if err := cli.ReadsStdinOnce(f.files, f.old); err != nil {
-		return nil, nil, err
+// read reads the objects and their old versions, the first time.
+func (f *requestFlags) read(cmd *cobra.Command, s cli.Streams) *input {
+	if f.input != nil {
+		return f.input
 	}
-	if inputs, err = objects.Read(cmd, s, f.files); err != nil || len(f.old) == 0 {
-		return inputs, nil, err
+	f.input = &input{err: cli.ReadsStdinOnce(f.files, f.old)}
+	if f.input.err == nil {
+		f.input.objects, f.input.err = objects.Read(cmd, s, f.files)
 	}
-	if olds, err = objects.Read(cmd, s, f.old); err != nil {
-		return nil, nil, fmt.Errorf("--old: %w", err)
+	if f.input.err == nil && len(f.old) > 0 {
+		if f.input.olds, f.input.err = objects.Read(cmd, s, f.old); f.input.err != nil {
+			f.input.err = fmt.Errorf("--old: %w", f.input.err)
+		}
 	}
-	return inputs, olds, nil
+	return f.input
 }

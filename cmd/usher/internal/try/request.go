@@ -58,16 +58,16 @@ func (f *requestFlags) know(store *facts.Store, questions []Question) {
 
 // requests returns the requests that the command line defines.
 func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, error) {
-	inputs, olds, err := f.read(cmd, s)
-	if err != nil {
-		return nil, err
+	in := f.read(cmd, s)
+	if in.err != nil {
+		return nil, in.err
 	}
 	who, err := f.user.User()
 	if err != nil {
 		return nil, err
 	}
-	f.slipped = objects.NoteSlips(cmd, s, inputs, f.knownKinds())
-	return f.requestsOf(inputs, olds, who)
+	f.slipped = objects.NoteSlips(cmd, s, in.objects, f.knownKinds())
+	return f.requestsOf(in.objects, in.olds, who)
 }
 
 // requestsOf returns the requests about objects that have been read, made by a user.
@@ -97,13 +97,9 @@ func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) 
 
 func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.Request, error) {
 	metadata, _ := in.Object["metadata"].(map[string]any)
-	namespace, _ := metadata["namespace"].(string)
-	if in.Object["kind"] == "Namespace" {
-		namespace, _ = metadata["name"].(string)
-	}
 	r := policytest.Request{
 		Operation:   usher.Operation(f.operation),
-		Namespace:   namespace,
+		Namespace:   namespaceOf(in.Object),
 		Object:      in.Object,
 		Resource:    f.resource,
 		Subresource: f.subresource,
@@ -124,6 +120,17 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 	case usher.Create, usher.Connect:
 	}
 	return r.For(usher.Mutate)
+}
+
+// namespaceOf returns the namespace that an object names, of a Namespace its own; "" if there is none.
+func namespaceOf(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	field := "namespace"
+	if object["kind"] == "Namespace" {
+		field = "name"
+	}
+	namespace, _ := metadata[field].(string)
+	return namespace
 }
 
 // place sets the namespace of a request about an object that names none: that of -n, or as with kubectl default, of

@@ -290,17 +290,17 @@ type simulation struct {
 }
 
 func (f *simulateFlags) simulations(cmd *cobra.Command, s cli.Streams) ([]simulation, error) {
-	inputs, olds, err := f.read(cmd, s)
-	if err != nil {
-		return nil, err
+	read := f.read(cmd, s)
+	if read.err != nil {
+		return nil, read.err
 	}
 	who, err := f.user.User()
 	if err != nil {
 		return nil, err
 	}
-	requests := make([]simulation, 0, len(inputs))
-	for _, in := range inputs {
-		request, err := f.simulation(in, olds, who)
+	requests := make([]simulation, 0, len(read.objects))
+	for _, in := range read.objects {
+		request, err := f.simulation(in, read.olds, who)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", in.File, err)
 		}
