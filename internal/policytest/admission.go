@@ -39,7 +39,7 @@ func subjects(ctx context.Context, tests []Test) []*subject {
 			continue
 		}
 		for i, policy := range c.Policies {
-			key := text(policy)
+			key := jsonOf(policy)
 			s, known := byKey[key]
 			if !known {
 				if s = newSubject(ctx, c, i, key); s != nil {
@@ -152,7 +152,7 @@ func (s *subject) with(c *Case, policy map[string]any) *Case {
 	changed.Policies = nil
 	for _, p := range c.Policies {
 		switch {
-		case text(p) != s.key:
+		case jsonOf(p) != s.key:
 			changed.Policies = append(changed.Policies, p)
 		case policy != nil:
 			changed.Policies = append(changed.Policies, policy)

@@ -130,9 +130,14 @@ func place(path string) string {
 // text is a value as JSON, cut to a readable length.
 func text(value any) string {
 	const limit = 303
-	encoded, err := json.Marshal(value)
+	return printable.Cut(jsonOf(value), limit)
+}
+
+// jsonOf returns the JSON of a value.
+func jsonOf(value any) string {
+	text, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Sprint(value)
 	}
-	return printable.Cut(string(encoded), limit)
+	return string(text)
 }

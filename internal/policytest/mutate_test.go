@@ -256,3 +256,28 @@ func TestMutateGivesUp(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
+
+// TestPoliciesThatDifferLate: two policies of one name are two, however late they differ.
+func TestPoliciesThatDifferLate(t *testing.T) {
+	t.Parallel()
+	var cases []string
+	for _, denied := range []string{"a", "b"} {
+		cases = append(cases, fmt.Sprintf(`{name: %[1]s, phase: validate, expect: {allowed: false},
+request: {operation: CREATE, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: %[1]s, namespace: shop}}, namespace: shop},
+policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: long, annotations: {about: %[2]q}}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+  validations: [{expression: "object.metadata.name != '%[1]s'"}]}}]}`, denied, strings.Repeat("long ", 100)))
+	}
+	_, tests := testsOf(t, strings.Join(cases, "\n---\n"))
+	covered, err := policytest.Cover(t.Context(), tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(covered) != 2 {
+		t.Errorf("the coverage is of %d policies, expected 2: %+v", len(covered), covered)
+	}
+	_, first := testsOf(t, cases[0])
+	if one, both := mutantsOf(t, first), mutantsOf(t, tests); both.Total != 2*one.Total {
+		t.Errorf("%d mutants of one policy, %d of two", one.Total, both.Total)
+	}
+}

@@ -244,3 +244,21 @@ expect: %s
 	}
 	return all
 }
+
+// TestPatchesThatDifferLate: a mutation that adds to a long patch changes something.
+func TestPatchesThatDifferLate(t *testing.T) {
+	t.Parallel()
+	const mutation = `{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/annotations/%s", value: "%s"}]'}}`
+	_, tests := testsOf(t, `{name: annotated, phase: mutate, expect: {fields: [{path: /metadata/annotations/b, value: short}]},
+request: {operation: CREATE, namespace: shop, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop, annotations: {c: d}}}},
+policies: [{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: long}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+  mutations: [`+fmt.Sprintf(mutation, "a", strings.Repeat("long ", 100))+", "+fmt.Sprintf(mutation, "b", "short")+`]}}]}`)
+	covered, err := policytest.Cover(t.Context(), tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(covered) != 1 || len(covered[0].Missing) != 0 {
+		t.Errorf("both mutations change the object: %+v", covered)
+	}
+}

@@ -96,7 +96,7 @@ func (s *subject) changes(ctx context.Context, policy map[string]any) (bool, err
 		if err != nil {
 			return false, err
 		}
-		if text(with.Patch) != text(without.Patch) {
+		if jsonOf(with.Patch) != jsonOf(without.Patch) {
 			return true, nil
 		}
 	}
