@@ -177,6 +177,8 @@ type decided struct {
 	about string
 	// workload is what makes the pods that the request is for; nil if nothing does.
 	workload *workload
+	// unplaced says that the request names no namespace, and is of a kind that may be in one.
+	unplaced bool
 	decide   decideFunc
 }
 
@@ -239,7 +241,7 @@ func (f *exemptFlags) placed(q Question) error {
 // decided returns a request that can be decided again. A workload whose pods are refused is decided
 // with the request that creates one of them.
 func (f *exemptFlags) decided(ctx context.Context, set policies.Set, facts fact.Resolver, q Question) (decided, error) {
-	d := decided{about: aboutRequest(q.Request), workload: ownerOf(q.Request), decide: f.deciderOf(set, facts, q)}
+	d := decided{about: aboutRequest(q.Request), workload: ownerOf(q.Request), unplaced: f.mayBePlaced(q.Request), decide: f.deciderOf(set, facts, q)}
 	if why := q.unsent(); why != "" {
 		d.decide = func(context.Context, ...api.Policy) (verdict, error) {
 			return verdict{}, fmt.Errorf("%w: API servers do not send this request to Usher: %s", errAllowed, why)
@@ -263,6 +265,12 @@ func (f *exemptFlags) decided(ctx context.Context, set policies.Set, facts fact.
 		}
 		return ofPod(ctx, more...)
 	}}, nil
+}
+
+// mayBePlaced reports whether a request names no namespace, and its object may be in one.
+func (f *exemptFlags) mayBePlaced(r *usher.Request) bool {
+	namespaced, known := f.scopeOf(r)
+	return r.Namespace == "" && (namespaced || !known)
 }
 
 // deciderOf returns what decides a request with more policies.
@@ -311,7 +319,7 @@ func (f *exemptFlags) cases() ([]decided, error) {
 		if namespaced, _ := f.scopeOf(r); namespaced && r.Namespace == "" {
 			return nil, fmt.Errorf("%s: the case has no request.namespace, and the exemption would be for all: write it into the case", c.Name)
 		}
-		all[i] = decided{about: c.Name, decide: func(ctx context.Context, more ...api.Policy) (verdict, error) {
+		all[i] = decided{about: c.Name, unplaced: f.mayBePlaced(r), decide: func(ctx context.Context, more ...api.Policy) (verdict, error) {
 			return decideCase(ctx, c, more)
 		}}
 	}

@@ -64,6 +64,9 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 	if d.workload != nil && r.Kind.Kind == "Pod" {
 		x.about = oneLine("the pods of "+d.workload.String()) + " are refused"
 	}
+	if o.namespaced && d.unplaced {
+		return exemption{}, fmt.Errorf("%w: the request names no namespace in which a PolicyExemption could be: write it into request.namespace, or leave out --namespaced if the object has none", errNoHelp)
+	}
 	if o.namespaced && !inNamespace(r) {
 		return exemption{}, fmt.Errorf("%w: the object has no namespace, so that a PolicyExemption cannot be for it; leave out --namespaced", errNoHelp)
 	}
