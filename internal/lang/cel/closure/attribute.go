@@ -15,9 +15,9 @@ type attribute interface {
 
 	// resolve returns the value as it was found.
 	resolve(f *Frame) any
+	// locate is resolve that reports whether cel-go has a value there, and not what was decoded.
+	locate(f *Frame) (value any, isValue bool)
 	add(s step) attribute
-	// isValue reports whether cel-go has a value there, and not what was decoded.
-	isValue(f *Frame) bool
 }
 
 // A chain selects from a variable, or from the value of an expression. Once a step is optional, or what
@@ -35,23 +35,36 @@ func (c *chain) add(s step) attribute {
 func (c *chain) eval(f *Frame) any { return f.known(c.resolve(f)) }
 
 func (c *chain) resolve(f *Frame) any {
-	value, optional := c.walk(f)
+	value, _, optional := c.walk(f)
 	if optional {
 		return types.OptionalOf(f.value(value))
 	}
 	return value
 }
 
-// walk returns a value, or the value in an optional value; an error is never in one.
-func (c *chain) walk(f *Frame) (value any, optional bool) {
+func (c *chain) locate(f *Frame) (value any, isValue bool) {
+	value, of, optional := c.walk(f)
+	if optional {
+		return types.OptionalOf(f.value(value)), true
+	}
+	if len(c.steps) == 0 {
+		_, isValue = c.base.(global)
+		return value, !isValue
+	}
+	_, isValue = of.(Lookup)
+	return value, isValue
+}
+
+// walk returns a value, or the value in an optional value, and that of which it is a part; an error is never in one.
+func (c *chain) walk(f *Frame) (value, of any, optional bool) {
 	value = c.base.eval(f)
 	switch v := value.(type) {
 	case map[string]any:
 	case *types.Err:
-		return v, false
+		return v, nil, false
 	case *types.Optional:
 		if !v.HasValue() {
-			return v, false
+			return v, nil, false
 		}
 		value, optional = v.GetValue().Value(), true
 	}
@@ -60,20 +73,20 @@ func (c *chain) walk(f *Frame) (value any, optional bool) {
 		optional = optional || s.optional
 		found, present, err := s.in(f, value, optional)
 		if err != nil {
-			return wrap(err), false
+			return wrap(err), nil, false
 		}
 		switch {
 		case s.test && !optional:
 			found = present
 		case present:
 		case optional:
-			return types.OptionalNone, false
+			return types.OptionalNone, nil, false
 		default:
-			return wrap(&missingKey{s.key.(ref.Val)}), false
+			return wrap(&missingKey{s.key.(ref.Val)}), nil, false
 		}
-		value = found
+		value, of = found, value
 	}
-	return value, optional
+	return value, of, optional
 }
 
 // wrap returns an error as a value.
@@ -180,7 +193,7 @@ func (s *step) field(of any, presence bool) (part any, found bool, err error) {
 }
 
 func (s *step) computed(f *Frame, of any, presence bool) (part any, found bool, err error) {
-	key := s.index(f)
+	key, isValue := s.index(f)
 	f.meter.Scan(key)
 	switch k := key.(type) {
 	case *types.Err:
@@ -196,7 +209,7 @@ func (s *step) computed(f *Frame, of any, presence bool) (part any, found bool, 
 	case types.String, types.Int, types.Uint, types.Bool, types.Double:
 		return find(f, of, value, presence, s.test)
 	default:
-		if a, ok := s.key.(attribute); !ok || !isNative(key) || a.isValue(f) {
+		if isValue || !isNative(key) {
 			return nil, false, fmt.Errorf("invalid qualifier type: %s", typeName(value))
 		}
 		return nil, false, fmt.Errorf("invalid qualifier type: %T", key)
@@ -214,22 +227,13 @@ func typeName(value ref.Val) string {
 	return fmt.Sprintf("%T", value)
 }
 
-// index returns the key of a computed step.
-func (s *step) index(f *Frame) any {
+// index returns the key of a computed step, and whether cel-go has it as a value. It is evaluated once: keys may be in
+// keys, and so on.
+func (s *step) index(f *Frame) (key any, isValue bool) {
 	if a, ok := s.key.(attribute); ok {
-		return a.resolve(f)
+		return a.locate(f)
 	}
-	return s.key.(node).eval(f)
-}
-
-func (c *chain) isValue(f *Frame) bool {
-	if len(c.steps) == 0 {
-		_, is := c.base.(global)
-		return !is
-	}
-	of, _ := (&chain{base: c.base, steps: c.steps[:len(c.steps)-1]}).walk(f)
-	_, is := of.(Lookup)
-	return is
+	return s.key.(node).eval(f), true
 }
 
 // find returns the part of a value that a key selects, as refQualify of cel-go does.
@@ -328,23 +332,33 @@ func (c *conditional) add(s step) attribute {
 	return c
 }
 
-func (c *conditional) isValue(f *Frame) bool {
-	if holds, _ := truth(c.condition.eval(f)); holds {
-		return c.yes.isValue(f)
-	}
-	return c.no.isValue(f)
-}
-
 func (c *conditional) eval(f *Frame) any { return f.known(c.resolve(f)) }
 
 func (c *conditional) resolve(f *Frame) any {
+	taken, err := c.taken(f)
+	if err != nil {
+		return err
+	}
+	return taken.resolve(f)
+}
+
+func (c *conditional) locate(f *Frame) (value any, isValue bool) {
+	taken, err := c.taken(f)
+	if err != nil {
+		return err, true
+	}
+	return taken.locate(f)
+}
+
+// taken returns the branch that is taken, or an error.
+func (c *conditional) taken(f *Frame) (branch attribute, err any) {
 	v := c.condition.eval(f)
 	holds, ok := truth(v)
 	switch {
 	case !ok:
-		return noOverload(v)
+		return nil, noOverload(v)
 	case holds:
-		return c.yes.resolve(f)
+		return c.yes, nil
 	}
-	return c.no.resolve(f)
+	return c.no, nil
 }

@@ -123,6 +123,7 @@ func TestSameAsInterpreter(t *testing.T) {
 			"object.list['a']", "object.name.x", "object.nothing.x", "object.map[1]", "object.map[object.n]", "object.map[object.nothing]", "object.list[object.n]", "object.list[9]", "object.list[-1]", "object.map[object.missing]", "object['map']['a']",
 			"has(object.name.x)", "has(object.nothing.x)", "has(object.missing.x)", "object.items[0].name", "{'a': {'b': 1}}.a.b", "{'a': 1}.x", "{1: 'a'}[1]", "dyn({1: 'a'})[1.0]", "{true: 'a'}[object.yes]", "absent", "absent.x", "has(absent.x)",
 			"object.map[object.emptyMap]", "object.map[object.list]", "object.list.map(l, object.map[object.names[0]])", "object.names.map(k, object.map[?k].orValue(k))", "object.items.map(i, object.map[i])",
+			"object.map[object.yes ? object.map : object.list]", "object.map[object.yes ? object : object.list]", "object.map[[1].map(x, object)[0]]", "object.map[object.?map]",
 		},
 		"all items count": {
 			"object.list.exists_one(x, x > 1)", "object.list.exists_one(x, object['k' + string(x)])", "object.list.map(x, object['k' + string(x)])", "object.list == [1, 2]", "('é' + object.name).size()",
@@ -195,5 +196,26 @@ func TestEvaluationsInEvaluations(t *testing.T) {
 				t.Errorf("%s: got %s, expected %s", row.reason, got, row.want)
 			}
 		}
+	}
+}
+
+// TestKeysInKeys: a key is evaluated once, also if it turns out to be none. Here it would be evaluated 2^40 times.
+func TestKeysInKeys(t *testing.T) {
+	t.Parallel()
+	key := "has(object.map)"
+	for range 40 {
+		key = "(object[" + key + " ? object.map : object] == 1 || has(object.map))"
+	}
+	env := newEnvironment(t)
+	ast, issues, err := env.Check(&cel.Budget{}, key)
+	if err != nil || issues.Err() != nil {
+		t.Fatal(err, issues.Err())
+	}
+	program, err := env.Plan(ast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := program.Eval(&variables{values: values()}); err != nil || got.Value() != true {
+		t.Errorf("%v %v", got, err)
 	}
 }

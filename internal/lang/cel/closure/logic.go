@@ -65,7 +65,7 @@ func (e *either) eval(f *Frame) any {
 
 // valueOf is the value without making an optional value of it.
 func (e *either) valueOf(c *chain, f *Frame) any {
-	value, optional := c.walk(f)
+	value, _, optional := c.walk(f)
 	if optional {
 		return f.known(value)
 	}
@@ -86,7 +86,7 @@ type hasValue struct {
 }
 
 func (h *hasValue) eval(f *Frame) any {
-	value, optional := h.of.walk(f)
+	value, _, optional := h.of.walk(f)
 	if optional {
 		return types.True
 	}
