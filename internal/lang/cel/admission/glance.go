@@ -31,6 +31,7 @@ func (p *Program) Glance(ctx context.Context, in *Input) (Skipping, bool) {
 	defer a.release()
 	var skipping Skipping
 	known := false
+	a.glances = true
 	a.meter.Within(glanced, func() { skipping, known = a.glance(ctx) })
 	return skipping, known
 }

@@ -52,6 +52,29 @@ func TestGlance(t *testing.T) {
 	}
 }
 
+// TestGlanceAtVariables: variables are a part of what takes so long at most as a glance.
+func TestGlanceAtVariables(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason, variable string
+		known            bool
+	}{
+		{"one that is short", "object.spec.containers.all(c, c.image != '')", true},
+		{"one that is not", "[1, 2, 3, 4, 5, 6, 7, 8].all(i, [1, 2, 3, 4, 5, 6, 7, 8].all(j, [1, 2, 3, 4, 5, 6, 7, 8].all(k, [1, 2, 3, 4, 5, 6, 7, 8].all(l, i + j + k + l + size(object.kind) > 0))))", false},
+	} {
+		p, problems := admission.Compile(admission.Code{
+			Variables:   []admission.Named{{Name: "v", Expression: row.variable}},
+			Validations: []admission.Validation{{Expression: "variables.v"}},
+		})
+		if p == nil {
+			t.Fatal(problems)
+		}
+		if _, known := p.Glance(t.Context(), podInput()); known != row.known {
+			t.Errorf("%s: known %t (%v)", row.reason, known, problems)
+		}
+	}
+}
+
 // TestGlanceAtLargeObjects: what would take long for an object, or with params, is not known at a glance, and the same
 // expression is for a small one.
 func TestGlanceAtLargeObjects(t *testing.T) {

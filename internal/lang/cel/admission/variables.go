@@ -115,7 +115,9 @@ func (v *variables) compute(i int) any {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.err)
 	}
 	defer v.enter(i)()
-	defer v.activation.meter.Apart()()
+	if !v.activation.glances {
+		defer v.activation.meter.Apart()()
+	}
 	value, cost, err := v.activation.runNative(&x.expression)
 	v.cost += int64(min(cost, math.MaxInt64))
 	if err != nil {
