@@ -37,12 +37,12 @@ func (a *attacker) propose(u *use, compiled []compile.Compiled) {
 	if errs := rule.Errors(proposed.Problems); len(errs) > 0 {
 		a.t.Fatalf("a policy that compiles does not in a candidate: %v", errs)
 	}
-	a.shadow.Update([]compile.Compiled{proposed}, func() []compile.Compiled { return nil })
+	offer := a.shadow.Update([]compile.Compiled{proposed}, func() []compile.Compiled { return nil })
 	a.step("shadow", u, func(ctx context.Context) error {
 		for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 			r := *a.requests[phase]
 			r.Object, r.OldObject = usher.TreeObject(configMap()), nil
-			a.shadow.Offer(&r, &usher.Decision{Verdict: usher.Allow})
+			offer(&r, &usher.Decision{Verdict: usher.Allow})
 		}
 		a.shadow.Drain(ctx)
 		if n := a.shadow.States()[0].Counts; n.Seen+n.Skipped == 0 {
