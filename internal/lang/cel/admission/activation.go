@@ -75,7 +75,7 @@ type activation struct {
 	counted []*cel.Program
 	// stop is why evaluation cannot go on: a fact is missing, or there is none.
 	stop error
-	// glances says that variables are a part of what takes so long at most as a glance.
+	// glances says that this is a glance: variables are a part of what it may take, and no error is told.
 	glances bool
 	// few has the outcomes of the validations, unless there are more.
 	few [3]outcome

@@ -15,8 +15,8 @@ import (
 type reads struct {
 	cel.Reads
 
-	// object and old are the paths of the values that are read, once all expressions are known.
-	object, old []readPath
+	// object, old and params are the paths of the values that are read, once all expressions are known.
+	object, old, params []readPath
 	// plain says that expressions read nothing else but params, once all expressions are known.
 	plain bool
 }

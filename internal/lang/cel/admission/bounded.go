@@ -23,6 +23,15 @@ func (p *Program) bounded(in *Input, l *limits) bool {
 	return l.within(p.reads.size(in, p))
 }
 
+// isBoundedSoon is [Program.bounded] of which little is measured: what is larger may be bounded, too.
+func (in *Input) isBoundedSoon(p *Program) bool {
+	if p.deciding.small.None() {
+		return true
+	}
+	all := in.Size.Plus(in.ParamsSize)
+	return all.Total <= measured && in.Size.Total > 0 && (in.ParamsSize.Total > 0 || in.Params == nil) && p.bounded(in, &p.deciding)
+}
+
 // size returns the size of what the expressions read of a request.
 func (r *reads) size(in *Input, p *Program) cel.Size {
 	s := r.besides(in, p)
@@ -32,39 +41,60 @@ func (r *reads) size(in *Input, p *Program) cel.Size {
 	for i := range r.old {
 		s = s.Plus(in.sizeAt(&r.old[i], in.OldObject))
 	}
-	for _, path := range r.Whole(paramsName) {
-		s.Add(at(in.Params, path))
+	var ofParams sizes
+	for i := range r.params {
+		s = s.Plus(ofParams.at(&r.params[i], in.Params))
 	}
 	return s
 }
 
 // A readPath is a path below a variable, with a key that equal ones have in common.
 type readPath struct {
-	path []string
-	key  string
+	variable string
+	path     []string
+	key      string
+}
+
+// readPathOf returns a path below a variable.
+func readPathOf(variable string, path []string) readPath {
+	// Quoted, the keys of a path cannot be taken for those of another one.
+	return readPath{variable, path, fmt.Sprintf("%s%q", variable, path)}
 }
 
 // keyed returns the paths below a variable whose values are read.
 func (r *reads) keyed(name string) []readPath {
 	var all []readPath
 	for _, path := range r.Whole(name) {
-		// Quoted, the keys of a path cannot be taken for those of another one.
-		all = append(all, readPath{path, fmt.Sprintf("%s%q", name, path)})
+		all = append(all, readPathOf(name, path))
 	}
 	return all
 }
 
 // sizeAt returns the size of the value at a path of an object. Policies have it in common.
 func (in *Input) sizeAt(p *readPath, tree map[string]any) cel.Size {
-	m := in.memo()
-	size, known := m.ofPaths[p.key]
-	if !known {
-		size.Add(at(tree, p.path))
-		if m.ofPaths == nil {
-			m.ofPaths = map[string]cel.Size{}
-		}
-		m.ofPaths[p.key] = size
+	return in.memo().ofPaths.at(p, tree)
+}
+
+// Sizes are those of the values at paths, by their keys.
+type sizes map[string]cel.Size
+
+// at returns the size of the value at a path. Of all paths that lead no further than to one value it is measured once.
+func (s *sizes) at(p *readPath, tree map[string]any) cel.Size {
+	size, known := (*s)[p.key]
+	if known {
+		return size
 	}
+	value, steps := walk(tree, p.path)
+	if steps < len(p.path) {
+		end := readPathOf(p.variable, p.path[:steps])
+		size = s.at(&end, tree)
+	} else {
+		size = cel.SizeOf(value)
+	}
+	if *s == nil {
+		*s = sizes{}
+	}
+	(*s)[p.key] = size
 	return size
 }
 
@@ -86,13 +116,19 @@ func (r *reads) besides(in *Input, p *Program) cel.Size {
 
 // at returns the value at a path, or the one that the path does not lead through.
 func at(tree map[string]any, path []string) any {
-	var value any = tree
-	for _, key := range path {
+	value, _ := walk(tree, path)
+	return value
+}
+
+// walk is at that returns how many steps of the path lead to the value.
+func walk(tree map[string]any, path []string) (value any, steps int) {
+	value = tree
+	for i, key := range path {
 		object, ok := value.(map[string]any)
 		if !ok {
-			break
+			return value, i
 		}
 		value = object[key]
 	}
-	return value
+	return value, len(path)
 }

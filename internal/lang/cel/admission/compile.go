@@ -218,7 +218,7 @@ func (p *Program) compile(budget *cel.Budget, plan planner) (*compilation, error
 	}
 	c.into(&c.limits.validations)
 	c.limits.small = cel.LimitOf(c.limits.within)
-	c.reads.object, c.reads.old = c.reads.keyed(objectName), c.reads.keyed(oldObjectName)
+	c.reads.object, c.reads.old, c.reads.params = c.reads.keyed(objectName), c.reads.keyed(oldObjectName), c.reads.keyed(paramsName)
 	c.reads.plain = !c.reads.Mentions(requestName) && !c.reads.Mentions(namespaceName) && len(c.reads.Whole(dataName)) == 0
 	p.reads, p.limits, p.deciding, p.patched, p.tellings = c.reads, c.limits, c.limits, c.patched, c.tellings
 	if p.source.LazyMessages {

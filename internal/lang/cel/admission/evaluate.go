@@ -346,10 +346,13 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 		return outcome{}, -1, outOfBudget()
 	}
 	budget -= int64(cost)
-	if err != nil {
-		return outcome{err: a.in.because(a.program, e.text, err)}, budget, nil
+	switch {
+	case err == nil:
+		return outcome{value: value}, budget, nil
+	case a.glances:
+		return outcome{err: errGlanced}, budget, nil
 	}
-	return outcome{value: value}, budget, nil
+	return outcome{err: a.in.because(a.program, e.text, err)}, budget, nil
 }
 
 // judge runs a program of another language.

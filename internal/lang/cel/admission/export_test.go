@@ -54,7 +54,7 @@ func CompileAny(s Code, texts ...string) (*Corpus, error) {
 		a.add(asts[len(s.Variables)+i])
 		corpus.withVariables = append(corpus.withVariables, a.names.Mentions(variablesName))
 		a.into(&a.limits.validations)
-		a.reads.object, a.reads.old = a.reads.keyed(objectName), a.reads.keyed(oldObjectName)
+		a.reads.object, a.reads.old, a.reads.params = a.reads.keyed(objectName), a.reads.keyed(oldObjectName), a.reads.keyed(paramsName)
 		p.reads, p.limits, p.deciding = a.reads, a.limits, a.limits
 		corpus.programs = append(corpus.programs, p)
 	}

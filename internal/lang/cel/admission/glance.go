@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -16,14 +17,19 @@ const (
 	briefParts       = 64
 	briefExpressions = 16
 	glancedParts     = 512
+	// measured is how large objects and params may be if it has to be measured what is read of them.
+	measured = 32 << 10
 	// glanced is what all expressions may take together by the estimates of the meter, which are far above what they
 	// take.
 	glanced = 500 * time.Microsecond
 )
 
+// errGlanced is every error at a glance: nobody reads it, and others quote values, however long they are.
+var errGlanced = errors.New("an error at a glance")
+
 // Glance reports whether all validations hold for a request, or a match condition does not, if that can be known soon.
 func (p *Program) Glance(ctx context.Context, in *Input) (Skipping, bool) {
-	if !p.glanced || !p.bounded(in, &p.deciding) {
+	if !p.glanced || !in.isBoundedSoon(p) {
 		return Skipping{}, false
 	}
 	in.context = ctx

@@ -1,12 +1,15 @@
 package admission_test
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // TestGlance: what takes no time worth mentioning is known at a glance, unless it denies.
@@ -43,7 +46,7 @@ func TestGlance(t *testing.T) {
 			if p == nil {
 				t.Fatal(problems)
 			}
-			in := podInput()
+			in := glancedInput(podInput().Object)
 			in.Params, in.ParamsSize = map[string]any{"name": "x"}, cel.Size{Total: 8, Longest: 1}
 			if _, known := p.Glance(t.Context(), in); known != row.known {
 				t.Errorf("known %t (%v)", known, problems)
@@ -69,10 +72,17 @@ func TestGlanceAtVariables(t *testing.T) {
 		if p == nil {
 			t.Fatal(problems)
 		}
-		if _, known := p.Glance(t.Context(), podInput()); known != row.known {
+		if _, known := p.Glance(t.Context(), glancedInput(podInput().Object)); known != row.known {
 			t.Errorf("%s: known %t (%v)", row.reason, known, problems)
 		}
 	}
+}
+
+// glancedInput is that of a request with an object.
+func glancedInput(object map[string]any) *admission.Input {
+	in := podInput()
+	in.Object, in.Size = object, cel.SizeOf(object)
+	return in
 }
 
 // TestGlanceAtLargeObjects: what would take long for an object, or with params, is not known at a glance, and the same
@@ -91,13 +101,13 @@ func TestGlanceAtLargeObjects(t *testing.T) {
 		if p == nil {
 			t.Fatal(problems)
 		}
-		in := podInput()
-		in.Params = map[string]any{"list": []any{}}
+		in := glancedInput(podInput().Object)
+		in.Params, in.ParamsSize = map[string]any{"list": []any{}}, cel.Size{Total: 6, Longest: 1}
 		if _, known := p.Glance(t.Context(), in); !known {
 			t.Errorf("%s: it is not known", expression)
 		}
-		in = podInput()
-		in.Params, in.Object = map[string]any{"list": slices.Clone(long)}, map[string]any{"spec": map[string]any{"containers": long}}
+		in = glancedInput(map[string]any{"spec": map[string]any{"containers": long}})
+		in.Params = map[string]any{"list": slices.Clone(long)}
 		long[0] = map[string]any{"name": "c", "image": strings.Repeat("a", 1<<20)}
 		if _, known := p.Glance(t.Context(), in); known {
 			t.Errorf("%s: it is known for an object that is large", expression)
@@ -142,5 +152,58 @@ func TestChangesBriefly(t *testing.T) {
 	p, problems := admission.Compile(admission.Code{Mutations: []admission.Mutation{{Type: admission.ApplyConfiguration, Expression: `Object{}`}}})
 	if p.ChangesBriefly() {
 		t.Errorf("a configuration is merged into lists, each as long as it likes (%v)", problems)
+	}
+}
+
+// TestGlanceMeasuresLittle: how large what is read of a large object is takes long to find out, for each policy.
+func TestGlanceMeasuresLittle(t *testing.T) {
+	t.Parallel()
+	const expression = "has(object.kind) || oldObject.list.all(x, oldObject.list.all(y, object.list.a == 1 || object.list.b == 1))"
+	p, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: expression}}})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	list := make([]any, 20_000)
+	for i := range list {
+		list[i] = map[string]any{"name": "c"}
+	}
+	in := glancedInput(map[string]any{"kind": "Widget", "list": list})
+	in.OldObject, in.Memo = in.Object, &rule.Memo{}
+	if _, known := p.Glance(t.Context(), in); known || len(admission.Sizes(in.Memo)) > 0 {
+		t.Errorf("known %t, measured %v", known, admission.Sizes(in.Memo))
+	}
+	if _, err := p.Evaluate(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	sizes := admission.Sizes(in.Memo)
+	if whole := sizes[`object["list"]`]; whole.Longest != len(list) || sizes[`object["list" "a"]`] != whole || sizes[`object["list" "b"]`] != whole {
+		t.Errorf("paths that lead no further than to the list are not measured as the list: %v", sizes)
+	}
+}
+
+// TestGlanceTellsNoErrors: errors quote values, each of those that has one, and nobody reads them.
+func TestGlanceTellsNoErrors(t *testing.T) { //nolint:paralleltest // It measures the memory that is allocated.
+	var code admission.Code
+	for i := range 8 {
+		code.Conditions = append(code.Conditions, admission.Named{Name: fmt.Sprint("c", i), Expression: fmt.Sprintf("object.metadata[object.long] == %d", i)})
+		code.Variables = append(code.Variables, admission.Named{Name: fmt.Sprint("v", i), Expression: "object.metadata[object.long] == 1"})
+		code.Validations = append(code.Validations, admission.Validation{Expression: fmt.Sprintf("variables.v%d", i)})
+	}
+	validated := code
+	validated.Conditions = nil
+	for _, code := range []admission.Code{code, validated} {
+		p, problems := admission.Compile(code)
+		if p == nil {
+			t.Fatal(problems)
+		}
+		in := glancedInput(map[string]any{"metadata": map[string]any{}, "long": strings.Repeat("a", 1<<20)})
+		in.OldObject = nil
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, known := p.Glance(t.Context(), in)
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; known || allocated > 1<<20 {
+			t.Errorf("known %t, %d bytes", known, allocated)
+		}
 	}
 }

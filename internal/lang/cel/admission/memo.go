@@ -15,7 +15,7 @@ type memo struct {
 	namespaceName string
 	namespaceFrom *fact.Known
 	// The sizes of what expressions read, where they are known.
-	ofPaths              map[string]cel.Size
+	ofPaths              sizes
 	ofRequest, ofOptions known[cel.Size]
 	ofNamespace          known[cel.Size]
 }

@@ -120,10 +120,13 @@ func (v *variables) compute(i int) any {
 	}
 	value, cost, err := v.activation.runNative(&x.expression)
 	v.cost += int64(min(cost, math.MaxInt64))
-	if err != nil {
-		return types.NewErr(fails, x.name, err)
+	switch {
+	case err == nil:
+		return value
+	case v.activation.glances:
+		return types.WrapErr(errGlanced)
 	}
-	return value
+	return types.NewErr(fails, x.name, err)
 }
 
 // enter has the expression of a variable see those before it, until what it returns is called.
