@@ -1,6 +1,7 @@
 package candidate_test
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -233,6 +234,38 @@ func counted(t *testing.T, e *candidate.Evaluator) rule.CandidateCounts {
 		t.Fatalf("%d candidates", len(states))
 	}
 	return states[0].Counts
+}
+
+// TestFactsChange: what a candidate says of facts as they are now is not compared with what the policies in force said of
+// them before.
+func TestFactsChange(t *testing.T) {
+	t.Parallel()
+	var current atomic.Value
+	in := func(env string) {
+		namespace := object.Namespace("shop")
+		namespace["metadata"] = map[string]any{"name": "shop", "labels": map[string]any{"env": env}}
+		current.Store(fact.Resolver(fact.Resolvers{fact.Objects: object.FromTrees([]map[string]any{namespace})}))
+	}
+	by := fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
+		return current.Load().(fact.Resolver).Resolve(ctx, ref)
+	})
+	const dev = `validations: [{expression: "namespaceObject.metadata.labels.env == 'dev'", message: %s}]`
+	inForce := all(t, []string{objectPolicy("", "p", fmt.Sprintf(dev, "before"))})
+	e := candidate.New(candidate.Options{Facts: by, Engine: engine.Options{FailurePolicy: usher.Fail}})
+	offer := e.Update(append(inForce, compiled(t, proposal("", replacesP, objectPolicy("", "p", fmt.Sprintf(dev, "after"))))), nil)
+	was := engine.New(index.New(compile.Order(inForce)), by, engine.Options{FailurePolicy: usher.Fail})
+	r := session(t)[len(session(t))/2]
+	in("dev")
+	d, err := was.Decide(t.Context(), r)
+	if err != nil || d.Verdict != usher.Allow || r.Phase != usher.Validate {
+		t.Fatal(d, err)
+	}
+	offer(r, &d)
+	in("prod")
+	e.Drain(t.Context())
+	if got := counted(t, e); got.Seen != 1 || got.NewlyDenied > 0 {
+		t.Errorf("%+v", got)
+	}
 }
 
 // TestCounts has the counts of some changes, for a session of 36 decisions.

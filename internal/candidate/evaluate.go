@@ -96,18 +96,18 @@ func inTime(ctx context.Context) bool {
 }
 
 // evaluateOne counts how the decisions of one candidate differ, of which the one of the policies in force may be known. It
-// is false if that took too long.
+// is false if that took too long. Both are made now if one says something: since the answer, facts may have changed, also by
+// the request.
 func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting, known past) bool {
-	was := usher.Decision{Verdict: usher.Allow}
-	if known == unknown {
-		var ok bool
-		if was, ok = decided(ctx, c.was, w.request); !ok {
-			return false
-		}
-	}
 	is, ok := decided(ctx, c.is, w.request)
 	if !ok {
 		return false
+	}
+	was := usher.Decision{Verdict: usher.Allow}
+	if known == unknown || says(&is, nil) {
+		if was, ok = decided(ctx, c.was, w.request); !ok {
+			return false
+		}
 	}
 	if known != silent && !c.ran(&was) && !c.ran(&is) {
 		return true
