@@ -181,7 +181,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (res result, finding
 		}
 		res = said.silence()
 	case err != nil:
-		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores(r)
+		fail(d, r, &res, &finding, err)
 		if d.ended(ctx) && !overdue(ctx) {
 			return res, finding, ended(ctx, r)
 		}
@@ -231,6 +231,23 @@ func (d *evaluation) hasEffect(ctx context.Context, r *rule.Rule, res *result, e
 		return false
 	}
 	return res.says() || err != nil && !d.ignores(r)
+}
+
+// fail fills in the finding of a rule that has failed: it denies only where it could have denied.
+func fail(d *evaluation, r *rule.Rule, res *result, f *usher.Finding, err error) {
+	f.Outcome, f.Err, f.Ignored = usher.Failed, err, d.ignores(r)
+	warner, ok := r.Steps[len(r.Steps)-1].Program.(rule.Warner)
+	if f.Ignored || !ok {
+		return
+	}
+	defer catch(new(error))
+	denied, warned := warner.IfFailed(&rule.Input{
+		Request: d.request, Object: d.tree, Matched: d.began, OldObject: d.old, Workload: d.workload, Facts: d.factsOf(r), Memo: &rule.Memo{},
+	})
+	f.Ignored = !denied
+	if !denied && warned {
+		res.warnings = append(res.warnings, failure(f))
+	}
 }
 
 // ignores reports whether the request goes on when a rule has failed.

@@ -30,6 +30,35 @@ func stuck(t *testing.T) program {
 	}
 }
 
+// A milder is a program of a policy that warns.
+type milder struct{ program }
+
+func (milder) IfFailed(*rule.Input) (denied, warned bool) { return false, true }
+
+// TestWhatWarnsDoesNotDenyIfItFails: nor does it if it is not reached, and the users are told.
+func TestWhatWarnsDoesNotDenyIfItFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		warns := func(name string, p program) rule.Rule {
+			r := one(name, p)
+			r.Steps[0].Program = milder{p}
+			return r
+		}
+		e := newEngine(usher.Validate, guarded(), nil, warns("a", stuck(t)), warns("b", pass()))
+		within(t, 500*time.Millisecond, func(ctx context.Context) {
+			d, err := e.Decide(ctx, request(usher.Validate, usher.Create))
+			if err != nil || d.Verdict != usher.Allow {
+				t.Errorf("decided %s %q, %v", d.Verdict, d.Message, err)
+			}
+			equalFindings(t, []string{"a failed ignored fake: " + overRequest, "b failed ignored " + unreached}, d.Findings)
+			want := []string{"fake: " + overRequest + " (P a spec.rules[0])", unreached + " (P b spec.rules[0])"}
+			if diff := cmp.Diff(want, d.Warnings); diff != "" {
+				t.Errorf("warnings, -want +got:\n%s", diff)
+			}
+		})
+	})
+}
+
 // within fails a test whose decision takes longer than its deadline and what is reserved for the response.
 func within(t *testing.T, deadline time.Duration, f func(ctx context.Context)) {
 	t.Helper()

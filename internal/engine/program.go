@@ -157,8 +157,9 @@ func (d *evaluation) unreached(ctx context.Context, r *rule.Rule) (result, usher
 		finding.PodOf = d.workload.String()
 	}
 	if overdue(ctx) {
-		finding.Err = d.attempt.overdue(ctx, rule.ErrUnreached)
-		return result{}, finding, nil
+		var res result
+		fail(d, r, &res, &finding, d.attempt.overdue(ctx, rule.ErrUnreached))
+		return res, finding, nil
 	}
 	finding.Err = ended(ctx, r)
 	return result{}, finding, finding.Err

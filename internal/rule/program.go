@@ -58,6 +58,14 @@ type Skipper interface {
 	Skips(in *Input) (string, error)
 }
 
+// A Warner is a [Program] whose policy may do less than deny.
+type Warner interface {
+	Program
+	// IfFailed returns whether the request is denied if Run has no result, and whether the user is warned if not. It takes
+	// no longer than Skips of a [Skipper].
+	IfFailed(in *Input) (denied, warned bool)
+}
+
 // An Input is the input of a program. Everything in it is shared: do not change it.
 type Input struct {
 	Request *usher.Request

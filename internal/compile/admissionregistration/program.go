@@ -186,6 +186,11 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	return said.outcome(), nil
 }
 
+// IfFailed implements [rule.Warner].
+func (p *program) IfFailed(*rule.Input) (denied, warned bool) {
+	return slices.Contains(p.binding.actions, usher.ActDeny), slices.Contains(p.binding.actions, usher.ActWarn)
+}
+
 // Glance implements [rule.Glancer].
 func (p *program) Glance(ctx context.Context, in *rule.Input) (rule.Outcome, bool) {
 	objects, skipped, err := p.evaluations(in)

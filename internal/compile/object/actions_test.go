@@ -1,8 +1,10 @@
 package object_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -57,6 +59,49 @@ func TestActionsOfSeveralParams(t *testing.T) {
 			}
 			if denied := d.Verdict == usher.Deny; denied != (d.Message == "too many") {
 				t.Errorf("message %q", d.Message)
+			}
+		})
+	}
+}
+
+// TestActionsOfAFailure: a policy that takes too long does what its bindings for the request say, as one whose expression
+// has an error.
+func TestActionsOfAFailure(t *testing.T) {
+	t.Parallel()
+	const loops = "[1, 2, 3, 4, 5, 6, 7, 8].all(a, object.data.all(b, object.data.all(c, object.data.all(d, object.data.all(e, a > 0)))))"
+	for _, row := range []struct {
+		reason, bindings string
+		verdict          usher.Verdict
+		warnings         int
+	}{
+		{"without bindings", "", usher.Deny, 0},
+		{"Deny", "bindings: [{validationActions: [Deny]}]", usher.Deny, 0},
+		{"Warn", "bindings: [{validationActions: [Warn]}]", usher.Allow, 1},
+		{"Audit", "bindings: [{validationActions: [Audit]}]", usher.Allow, 0},
+		{"Warn and Deny", "bindings: [{validationActions: [Warn]}, {validationActions: [Deny]}]", usher.Deny, 0},
+		{"Warn, and Deny for others", "bindings: [{validationActions: [Warn]}, {validationActions: [Deny], matchResources: {objectSelector: {matchLabels: {a: b}}}}]", usher.Allow, 1},
+		{"Warn, and the policy ignores failures", "failurePolicy: Ignore, bindings: [{validationActions: [Warn]}]", usher.Allow, 0},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			rules := stored(t, `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
+				matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]},
+				validations: [{expression: "`+loops+`"}], `+row.bindings+`}}`)
+			data := map[string]any{}
+			for i := range 200 {
+				data[fmt.Sprint(i)] = "x"
+			}
+			q := policytest.Request{Operation: usher.Create, Namespace: "x", Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "x", "namespace": "x"}, "data": data}}
+			r, err := q.For(usher.Validate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := engine.New(index.New(rules), nil, engine.Options{RuleTimeout: time.Nanosecond}).Decide(t.Context(), r)
+			if err != nil || len(d.Findings) != 1 || d.Findings[0].Outcome != usher.Failed {
+				t.Fatalf("%+v, %v", d.Findings, err)
+			}
+			if d.Verdict != row.verdict || len(d.Warnings) != row.warnings || d.Findings[0].Ignored != (row.verdict == usher.Allow) {
+				t.Errorf("%s with the warnings %q", d.Verdict, d.Warnings)
 			}
 		})
 	}

@@ -50,6 +50,22 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	return said.outcome(), nil
 }
 
+// IfFailed implements [rule.Warner].
+func (v *validator) IfFailed(in *rule.Input) (denied, warned bool) {
+	var to involvement
+	if err := v.involve(in, &to); err != nil || len(to.misconfigured) > 0 {
+		return true, false
+	}
+	var all actions
+	for i := range to.count {
+		all |= to.at(i).actions
+	}
+	if in.Workload != nil {
+		all = v.onPods(all)
+	}
+	return all&deny != 0, all&warn != 0
+}
+
 // glanced limits what decides whom a policy is for, so that it takes little time.
 const glanced = 8
 
