@@ -2,7 +2,6 @@ package object
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -11,6 +10,7 @@ import (
 	kcloudlabs "github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/lang/patch"
 	"github.com/usher-dev/usher/internal/rule"
@@ -65,7 +65,7 @@ func (c *compilation) validation(ctx context.Context, at string, v *v1alpha1.Val
 
 // mutation compiles a mutation.
 func (c *compilation) mutation(ctx context.Context, at string, m *v1alpha1.Mutation) admission.Mutation {
-	compiled := admission.Mutation{Type: admission.PatchType(m.PatchType), Program: failing{"the mutation does not compile"}}
+	compiled := admission.Mutation{Type: admission.PatchType(m.PatchType), Program: spec.Failing("the mutation does not compile")}
 	other := m.ApplyConfiguration != nil || m.JSONPatch != nil
 	switch m.PatchType {
 	case v1alpha1.PatchTypeMergePatch:
@@ -105,17 +105,3 @@ func (c *compilation) alone(at string, of v1alpha1.PatchType, others bool) {
 		c.Fail(at, fmt.Sprintf("a mutation with the patchType %s has the field of another patchType, too", of), "remove it")
 	}
 }
-
-// A failing program is in the place of one that does not compile, and says why.
-type failing struct{ why string }
-
-// Run implements [rule.Program].
-func (f failing) Run(context.Context, *rule.Input) (rule.Outcome, error) {
-	return rule.Outcome{}, errors.New(f.why)
-}
-
-// DependsOn implements [rule.Dependent].
-func (failing) DependsOn(usher.Operation) rule.Dependencies { return 0 }
-
-// String implements [rule.Program].
-func (failing) String() string { return "does not compile" }

@@ -29,7 +29,7 @@ func Pending(p *v1alpha1.ObjectPolicy, limits rule.Limits) *Policy {
 	}
 	c.bindings(bindings)
 	o.data = c.Data(nil, p.Namespace, &limits)
-	fails := failing{"the policy is not compiled yet"}
+	fails := spec.Failing("the policy is not compiled yet")
 	if len(p.Spec.Validations)+len(p.Spec.AuditAnnotations) > 0 {
 		o.validations = []validation{{severity: severityOf(&p.Spec, p.Annotations)}}
 		o.validate = c.program(admission.Code{Ignore: o.ignore, Validations: []admission.Validation{{Program: fails}}})

@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,34 +74,53 @@ func (c *Compilation) Mutations(all []admissionv1.Mutation) []admission.Mutation
 func (c *Compilation) Mutation(field string, m *admissionv1.Mutation) admission.Mutation {
 	var expressions []string
 	if m.JSONPatch != nil {
-		expressions = append(expressions, string(admissionv1.PatchTypeJSONPatch))
+		expressions = append(expressions, "jsonPatch")
 	}
 	if m.ApplyConfiguration != nil {
-		expressions = append(expressions, string(admissionv1.PatchTypeApplyConfiguration))
+		expressions = append(expressions, "applyConfiguration")
 	}
-	compiled := admission.Mutation{Type: admission.PatchType(m.PatchType)}
+	compiled := admission.Mutation{Type: admission.PatchType(m.PatchType), Program: Failing("the mutation does not compile")}
 	switch {
 	case m.PatchType == "":
 		c.Fail(field+".patchType", "missing: what the expression says is not known", "use JSONPatch or ApplyConfiguration")
 	case m.PatchType != admissionv1.PatchTypeJSONPatch && m.PatchType != admissionv1.PatchTypeApplyConfiguration:
 		c.Fail(field+".patchType", fmt.Sprintf("%q is not a patch type", m.PatchType), "use JSONPatch or ApplyConfiguration")
-	case len(expressions) != 1 || expressions[0] != string(m.PatchType):
-		name := strings.ToLower(string(m.PatchType[:1])) + string(m.PatchType[1:])
+	case len(expressions) != 1 || expressions[0] != patchField(m.PatchType):
 		c.Fail(field, fmt.Sprintf("a mutation with the patchType %s has %s", m.PatchType, orNothing(expressions)),
-			fmt.Sprintf("set %s.expression, and nothing else", name))
+			fmt.Sprintf("set %s.expression, and nothing else", patchField(m.PatchType)))
 	case m.PatchType == admissionv1.PatchTypeJSONPatch:
-		c.Present(field+".jsonPatch.expression", m.JSONPatch.Expression)
-		compiled.Expression = m.JSONPatch.Expression
+		return admission.Mutation{Type: compiled.Type, Expression: m.JSONPatch.Expression}
 	default:
-		c.Present(field+".applyConfiguration.expression", m.ApplyConfiguration.Expression)
-		compiled.Expression = m.ApplyConfiguration.Expression
+		return admission.Mutation{Type: compiled.Type, Expression: m.ApplyConfiguration.Expression}
 	}
 	return compiled
+}
+
+// patchField returns the field that has the expression of mutations of a type.
+func patchField(t admissionv1.PatchType) string {
+	if t == admissionv1.PatchTypeJSONPatch {
+		return "jsonPatch"
+	}
+	return "applyConfiguration"
 }
 
 func orNothing(fields []string) string {
 	if len(fields) == 0 {
 		return "no expression"
 	}
-	return "the fields of " + strings.Join(fields, " and ")
+	return strings.Join(fields, " and ")
 }
+
+// A Failing program is in the place of one that does not compile, and says why.
+type Failing string
+
+// Run implements [rule.Program].
+func (f Failing) Run(context.Context, *rule.Input) (rule.Outcome, error) {
+	return rule.Outcome{}, errors.New(string(f))
+}
+
+// DependsOn implements [rule.Dependent].
+func (Failing) DependsOn(usher.Operation) rule.Dependencies { return 0 }
+
+// String implements [rule.Program].
+func (Failing) String() string { return "does not compile" }

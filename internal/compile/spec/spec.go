@@ -42,7 +42,6 @@ func (c *Compilation) Variables(all []admissionv1.Variable) []admission.Named {
 			c.Fail(field, fmt.Sprintf("there is another variable %q", v.Name), "rename one of them")
 		}
 		names[v.Name] = true
-		c.Present(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression)
 		named = append(named, admission.Named{Name: v.Name, Expression: v.Expression})
 	}
 	return named
@@ -70,7 +69,6 @@ func (c *Compilation) Conditions(all []admissionv1.MatchCondition) []admission.N
 			c.Fail(field, fmt.Sprintf("there is another condition %q", m.Name), "rename one of them")
 		}
 		names[m.Name] = true
-		c.Present(fmt.Sprintf("spec.matchConditions[%d].expression", i), m.Expression)
 		named = append(named, admission.Named{Name: m.Name, Expression: m.Expression})
 	}
 	return named
@@ -92,7 +90,6 @@ func (c *Compilation) Annotations(all []admissionv1.AuditAnnotation) []admission
 			c.Fail(field, fmt.Sprintf("there is another annotation with the key %q", a.Key), "rename one of them")
 		}
 		keys[a.Key] = true
-		c.Present(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.ValueExpression)
 		named = append(named, admission.Annotation{Key: a.Key, ValueExpression: a.ValueExpression})
 	}
 	return named
@@ -100,7 +97,6 @@ func (c *Compilation) Annotations(all []admissionv1.AuditAnnotation) []admission
 
 // Validation compiles a validation.
 func (c *Compilation) Validation(field string, v admissionv1.Validation) admission.Validation {
-	c.Present(field+".expression", v.Expression)
 	if strings.Contains(strings.TrimSpace(v.Message), "\n") {
 		c.Fail(field+".message", "the message has several lines", "write one line")
 	}
@@ -112,13 +108,6 @@ func (c *Compilation) Validation(field string, v admissionv1.Validation) admissi
 		}
 	}
 	return compiled
-}
-
-// Present refuses an expression that is empty. CEL would refuse it, too, in its own words.
-func (c *Compilation) Present(field, expression string) {
-	if strings.TrimSpace(expression) == "" {
-		c.Fail(field, "the expression is missing", "write one")
-	}
 }
 
 func isIdentifier(name string) bool {

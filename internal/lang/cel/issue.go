@@ -37,6 +37,8 @@ func Issues(text string, issues *cel.Issues) []Issue {
 		switch escape := noEscape.FindStringSubmatch(issue.What); {
 		case strings.HasPrefix(issue.What, "Syntax error") && unreadable:
 			continue
+		case strings.TrimSpace(text) == "":
+			unreadable, issue.What, issue.Do = true, "the expression is missing", "write one"
 		case escape != nil:
 			unreadable = true
 			issue.What, issue.Do = "Syntax error: texts have no escape "+escape[1], `write \`+escape[1]+" in place of "+escape[1]+", or put an r before the text, as in r'…'"

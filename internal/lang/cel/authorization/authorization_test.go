@@ -169,7 +169,7 @@ func TestConditionsHeedTheirContext(t *testing.T) {
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ source, what, do string }{
-		{"", "Syntax error", ""},
+		{"", "the expression is missing", "write one"},
 		{"request.user = 'jane'", "Syntax error", "write == to compare"},
 		{"request.user", "yields string, not bool", "compare it"},
 		{"'x' in request.user.groups", "does not support field selection", "groups, uid and extra are fields of request"},
