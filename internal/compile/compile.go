@@ -231,8 +231,8 @@ func Problems(compiled []Compiled) []rule.Problem {
 }
 
 // Order returns the rules of all policies and the built-in ones in the order in which they are
-// emitted: by phase and pass, then by the policies' names and namespaces, then in the order of the
-// policy. Each rule has the description of its policy and the exemptions from it. The order of cs does
+// emitted: by phase and pass, then those of the cluster before those of namespaces, which may take the time of a request,
+// then by the policies' names and namespaces, then in the order of the policy. Each rule has the description of its policy and the exemptions from it. The order of cs does
 // not matter.
 func Order(cs []Compiled) []rule.Rule {
 	builtIn := kcloudlabs.BuiltIn()
@@ -254,6 +254,7 @@ func Order(cs []Compiled) []rule.Rule {
 		return cmp.Or(
 			cmp.Compare(slices.Index(phases, a.Phase), slices.Index(phases, b.Phase)),
 			cmp.Compare(a.Pass, b.Pass),
+			cmp.Compare(min(len(a.Policy.Namespace), 1), min(len(b.Policy.Namespace), 1)),
 			cmp.Compare(a.Policy.Name, b.Policy.Name),
 			cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
 		)

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"sigs.k8s.io/yaml"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile"
@@ -164,6 +165,31 @@ func TestOrder(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("order (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// TestOrderOfValidations: policies of namespaces may take the time of a request, and those of the cluster have been decided then.
+func TestOrderOfValidations(t *testing.T) {
+	t.Parallel()
+	var cs []compile.Compiled
+	for _, p := range []string{"{name: a, namespace: shop}", "{name: b}", "{name: c, namespace: bank}", "{name: d}"} {
+		kind := "ClusterObjectPolicy"
+		if strings.Contains(p, "namespace") {
+			kind = "ObjectPolicy"
+		}
+		cs = append(cs, compile.Policy(decode(t, p, fmt.Appendf(nil, `{apiVersion: usher.dev/v1alpha1, kind: %s, metadata: %s, spec: {
+matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+validations: [{expression: "object.metadata.name != 'x'"}]}}`, kind, p))))
+	}
+	var got []string
+	for _, r := range compile.Order(cs) {
+		if r.Phase == usher.Validate {
+			got = append(got, r.Policy.String())
+		}
+	}
+	want := []string{"ClusterObjectPolicy b", "ClusterObjectPolicy d", "ObjectPolicy shop/a", "ObjectPolicy bank/c"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
