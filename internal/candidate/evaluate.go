@@ -119,7 +119,10 @@ func (e *Evaluator) evaluateOne(ctx context.Context, c *compared, w *waiting, kn
 	others := c.others(w)
 	differences := diff.Between(diff.Of(&others, &was), diff.Of(&others, &is))
 	differs := func(kind string) bool {
-		return slices.ContainsFunc(differences, func(d diff.Difference) bool { return string(d.Kind) == kind })
+		return slices.ContainsFunc(differences, func(d diff.Difference) bool {
+			// The user is warned of it.
+			return string(d.Kind) == kind || d.Kind == diff.PodsDenied && kind == string(diff.Warned)
+		})
 	}
 	if others.Verdict == usher.Deny {
 		is.Verdict = usher.Deny

@@ -20,6 +20,8 @@ const (
 	Failing Kind = "failing"
 	// Denied: the request is denied, and was not.
 	Denied Kind = "denied"
+	// PodsDenied: the pods of a workload would be denied, and would not have been. The workload itself is allowed.
+	PodsDenied Kind = "podsDenied"
 	// Unknown: the source of the request does not have what a policy reads.
 	Unknown Kind = "unknown"
 	// Changed: the object that comes out is another one.
@@ -33,7 +35,7 @@ const (
 )
 
 // Kinds returns all kinds, in order.
-func Kinds() []Kind { return []Kind{Failing, Denied, Unknown, Changed, Warned, Reason, Allowed} }
+func Kinds() []Kind { return []Kind{Failing, Denied, PodsDenied, Unknown, Changed, Warned, Reason, Allowed} }
 
 // A Difference is what one policy makes of a request that it did not make of it before.
 type Difference struct {
@@ -63,8 +65,9 @@ type saying struct {
 	denies, fails bool
 	message       string
 	patch         usher.Patch
-	// denials and warnings are what it denies the request for, and warns of.
-	denials, warnings []part
+	// denials and warnings are what it denies the request for, and warns of; pods is what it would deny the pods of a
+	// workload for that it allows.
+	denials, warnings, pods []part
 }
 
 // A part is what one part of a policy says: at is its name, or its place.
@@ -147,6 +150,9 @@ func (s *saying) addParts(f *usher.Finding) {
 		if slices.Contains(c.Actions, usher.ActWarn) {
 			s.warnings = append(s.warnings, said)
 		}
+		if c.PodsDenied {
+			s.pods = append(s.pods, said)
+		}
 		if f.Denies() && slices.Contains(c.Actions, usher.ActDeny) {
 			s.denials = append(s.denials, said)
 		}
@@ -195,6 +201,10 @@ func said(was, is *Effect) []Difference {
 				all = append(all, Difference{Reason, ref, more.message})
 			}
 		case !is.denied:
+			if more, ok := added(now.pods, before.pods); ok {
+				all = append(all, Difference{PodsDenied, ref, more.message})
+				break
+			}
 			if more, ok := added(now.warnings, before.warnings); ok {
 				all = append(all, Difference{Warned, ref, more.message})
 			}

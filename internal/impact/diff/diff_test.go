@@ -40,6 +40,13 @@ func checks(outcome usher.Outcome, action usher.Action, said ...string) usher.Fi
 	return f
 }
 
+// podsDenied is a warning that the pods of a workload would be denied.
+func podsDenied(name string) usher.Finding {
+	f := warns(name)
+	f.Checks[0].PodsDenied = true
+	return f
+}
+
 func sets(name, path string) usher.Finding {
 	return usher.Finding{Policy: usher.PolicyRef{Name: name}, Outcome: usher.Passed, Patch: usher.Patch{{Op: "add", Path: path, Value: "x"}}}
 }
@@ -54,6 +61,10 @@ func TestBetween(t *testing.T) {
 	}{
 		{"nothing", said(usher.Allow), said(usher.Allow), ""},
 		{"denied", said(usher.Allow), said(usher.Deny, rejects("a"), rejects("b")), "denied a: no a; denied b: no b"},
+		{"the pods of a workload denied", said(usher.Allow), said(usher.Allow, podsDenied("a")), "podsDenied a: mind"},
+		{"its pods denied, which were warned of", said(usher.Allow, warns("a")), said(usher.Allow, podsDenied("a")), "podsDenied a: mind"},
+		{"its pods warned of, which were denied", said(usher.Allow, podsDenied("a")), said(usher.Allow, warns("a")), ""},
+		{"its pods denied as before", said(usher.Allow, podsDenied("a")), said(usher.Allow, podsDenied("a")), ""},
 		{"denied by another policy", said(usher.Deny, rejects("a")), said(usher.Deny, rejects("b")), "reason b: no b"},
 		{"denied by another policy, too", said(usher.Deny, rejects("a")), said(usher.Deny, rejects("a"), rejects("b")), "reason b: no b"},
 		{

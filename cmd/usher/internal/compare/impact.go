@@ -121,7 +121,7 @@ func (f *Flags) register(cmd *cobra.Command) {
 func (f *Flags) RegisterReport(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.By, "by", DefaultBy(), "what to count differences by: policy, which is always one, namespace, resource, user, owner")
 	cli.Offer(cmd, "by", dimensions...)
-	flags.StringSliceVar(&f.FailOn, "fail-on", []string{"failing", "denied"}, "differences that make the exit status 1: "+strings.Join(failures(), ", "))
+	flags.StringSliceVar(&f.FailOn, "fail-on", []string{string(diff.Failing), string(diff.Denied), string(diff.PodsDenied)}, "differences that make the exit status 1: "+strings.Join(failures(), ", "))
 	cli.Offer(cmd, "fail-on", failures()...)
 	f.Output.Register(cmd, "text", "json", "yaml", "markdown")
 	f.Color.Register(cmd)

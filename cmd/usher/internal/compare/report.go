@@ -71,14 +71,14 @@ func (f *Flags) print(s cli.Streams, r *impactReport) error {
 
 // titles say what the kinds of differences mean.
 var titles = map[diff.Kind]string{
-	diff.Failing: "a rule would fail that did not", diff.Denied: "newly denied", diff.Unknown: "not known",
+	diff.Failing: "a rule would fail that did not", diff.Denied: "newly denied", diff.PodsDenied: "the pods of workloads newly denied", diff.Unknown: "not known",
 	diff.Changed: "the object would come out otherwise", diff.Warned: "newly warned of", diff.Reason: "denied before, and for one more reason now",
 	diff.Allowed: "newly allowed",
 }
 
 func colour(p cli.Palette, kind diff.Kind) string {
 	switch kind {
-	case diff.Failing, diff.Denied:
+	case diff.Failing, diff.Denied, diff.PodsDenied:
 		return p.Red
 	case diff.Unknown, diff.Changed, diff.Warned, diff.Reason:
 		return p.Yellow

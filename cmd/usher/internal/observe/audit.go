@@ -236,7 +236,7 @@ func (f *failOn) String() string {
 func (f *failOn) differences() []string {
 	var all []string
 	for status, kinds := range map[result.Status][]string{
-		result.Fail: {string(diff.Denied)}, result.Error: {string(diff.Failing)}, result.Warn: {string(diff.Warned), string(diff.Changed)}, result.Skip: {string(diff.Unknown)},
+		result.Fail: {string(diff.Denied), string(diff.PodsDenied)}, result.Error: {string(diff.Failing)}, result.Warn: {string(diff.Warned), string(diff.Changed)}, result.Skip: {string(diff.Unknown)},
 	} {
 		if slices.Contains(*f, status) {
 			all = append(all, kinds...)
