@@ -225,7 +225,7 @@ func ClusterPolicies(ctx context.Context, client dynamic.Interface, kind api.Kin
 		if err != nil {
 			return nil, fmt.Errorf("decode policy %s: %w", list.Items[i].GetName(), err)
 		}
-		policy.Proof = stored(kind, &list.Items[i]).known()
+		policy.Proof = cluster.ProofOf(&list.Items[i])
 		policies = append(policies, policy)
 	}
 	return policies, nil

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/proof"
 )
@@ -29,23 +28,7 @@ type Stored struct {
 	// proven; empty if it is proven.
 	Proof, Unproven string
 
-	// enforced reports whether its status says that it is in force.
-	enforced bool
-	version  string
-}
-
-// known returns what the status says about the proof. A status that says nothing was written by a
-// version without proofs, or will be updated soon.
-func (s Stored) known() api.Proof {
-	switch {
-	case s.Unproven == "":
-		return api.Proof{State: api.Proven}
-	case s.Unproven == untold:
-		return api.Proof{}
-	case s.enforced:
-		return api.Proof{State: api.Recorded, Why: s.Unproven}
-	}
-	return api.Proof{State: api.Unproven, Why: s.Unproven}
+	version string
 }
 
 // String returns the kind and name of the policy.
@@ -135,21 +118,11 @@ func Policies(ctx context.Context, client dynamic.Interface, namespace string, l
 func stored(kind api.Kind, object *unstructured.Unstructured) Stored {
 	s := Stored{
 		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
-		Proof: object.GetAnnotations()[proof.Annotation], Unproven: untold, version: object.GetResourceVersion(),
+		Proof: object.GetAnnotations()[proof.Annotation], version: object.GetResourceVersion(),
 	}
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, item := range conditions {
-		c, _ := item.(map[string]any)
-		holds := c["status"] == string(metav1.ConditionTrue)
-		switch {
-		case c["observedGeneration"] != object.GetGeneration():
-		case c["type"] == v1alpha1.ConditionEnforced:
-			s.enforced = holds
-		case c["type"] == v1alpha1.ConditionProven && holds:
-			s.Unproven = ""
-		case c["type"] == v1alpha1.ConditionProven:
-			s.Unproven, _ = c["message"].(string)
-		}
+	known := cluster.ProofOf(object)
+	if s.Unproven = known.Why; known.State == api.NoProofNeeded {
+		s.Unproven = untold
 	}
 	return s
 }

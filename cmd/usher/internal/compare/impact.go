@@ -151,7 +151,7 @@ func (f *Flags) Run(cmd *cobra.Command, s cli.Streams, sides Sides) error {
 	if err != nil {
 		return err
 	}
-	is.NoteSuspended(cmd, s)
+	is.NoteIdle(cmd, s)
 	c, err := f.comparing(was, is, from)
 	if err != nil {
 		return err

@@ -101,7 +101,7 @@ func (f *auditFlags) inputs(cmd *cobra.Command, s cli.Streams) ([]objects.Input,
 
 // scan returns a scan with policies.
 func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, resolver fact.Resolver) (*scan, error) {
-	set.NoteSuspended(cmd, s)
+	set.NoteIdle(cmd, s)
 	sc := newScan(set.OnPods(), f.judging(resolver))
 	if text := sc.only(f.policy); text != "" {
 		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy: %s", text)}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/pager"
@@ -18,6 +19,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/compile/bounded"
 	"github.com/usher-dev/usher/internal/rule"
@@ -99,7 +101,7 @@ func Unread(leftOut []string) string {
 // FromCluster returns the policies of all kinds that a cluster has for a namespace, also Kubernetes' own,
 // which its API server enforces: those of the cluster, and those in the namespace, or in all if it is
 // empty. Kinds that are not served have none. It returns the kinds that the user may not read, and
-// prints to s.Err which policies cannot be decoded. Proofs are not checked.
+// prints to s.Err which policies cannot be decoded. Their proofs are what their status says.
 func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
 	return fromKinds(deciding(), func(versions []api.Kind) ([]api.Policy, error) { return listFirst(cmd, s, client, versions, namespace) })
 }
@@ -189,6 +191,9 @@ func listFirst(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, vers
 				cli.Notef(cmd, s, "warning", "left out: %v", err)
 				return nil
 			}
+			if object, ok := item.(*unstructured.Unstructured); ok && versions[i].NeedsProof {
+				policy.Proof = cluster.ProofOf(object)
+			}
 			all = append(all, policy)
 			return nil
 		})
@@ -237,7 +242,7 @@ var ErrNone = errors.New("no policies: the cluster has none that you may list, a
 
 // UsableWith is [Usable] for the policies in files together with those of a cluster, which come
 // after them: of two with one name that in the file counts. Policies of the cluster that do not
-// compile are left out, with a note.
+// compile are left out, with a note; those that are not proven decide nothing.
 func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.Policy, flags *Limits) (Set, error) {
 	compiler, err := flags.Compiler()
 	if err != nil {
@@ -263,6 +268,10 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 	for _, policy := range stored {
 		ref := compile.Ref(policy.Object)
 		if known[ref] {
+			continue
+		}
+		if policy.Proof.State == api.Unproven {
+			all = append(all, compile.Compiled{Policy: policy, Ref: ref})
 			continue
 		}
 		compiled, err := compiler.Policy(cmd.Context(), policy)

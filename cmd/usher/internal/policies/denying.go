@@ -13,11 +13,15 @@ import (
 
 // Denying returns the set as if every binding denied.
 func (p Set) Denying(ctx context.Context) (Set, error) {
-	all := make([]api.Policy, len(p.compiled))
+	var all []api.Policy
 	theirs := map[usher.PolicyRef]bool{}
 	for i := range p.compiled {
-		all[i] = p.compiled[i].Policy
-		all[i].Object = denying(all[i].Object)
+		policy := p.compiled[i].Policy
+		if policy.Proof.State == api.Unproven {
+			continue
+		}
+		policy.Object = denying(policy.Object)
+		all = append(all, policy)
 		theirs[p.compiled[i].Ref] = p.compiled[i].Elsewhere
 	}
 	compiled, err := p.compiler.All(ctx, all)

@@ -59,31 +59,6 @@ func setOf(c bounded.Compiler, compiled []compile.Compiled, theirs map[usher.Pol
 // Compiled returns the policies as they are compiled. It is shared: do not change it.
 func (p Set) Compiled() []compile.Compiled { return p.compiled }
 
-// A Suspended is a policy that decides nothing, because its writer says so.
-type Suspended struct {
-	Policy usher.PolicyRef `json:"policy"`
-	// Why says so, and who that was if it is known.
-	Why string `json:"why"`
-}
-
-// Suspended returns the policies of the set that decide nothing.
-func (p Set) Suspended() []Suspended {
-	var all []Suspended
-	for i := range p.compiled {
-		if why := compile.Suspended(p.compiled[i].Policy.Object); why != "" {
-			all = append(all, Suspended{p.compiled[i].Ref, why})
-		}
-	}
-	return all
-}
-
-// NoteSuspended prints to s.Err which policies decide nothing, for commands whose report does not say so.
-func (p Set) NoteSuspended(cmd *cobra.Command, s cli.Streams) {
-	for _, one := range p.Suspended() {
-		cli.Notef(cmd, s, "warning", "%s: %s", one.Policy, printable.Line(one.Why))
-	}
-}
-
 // Only returns the set with some of its policies.
 func (p Set) Only(keep func(usher.PolicyRef) bool) Set {
 	p.compiled = slices.DeleteFunc(slices.Clone(p.compiled), func(c compile.Compiled) bool { return !keep(c.Ref) })
@@ -161,7 +136,7 @@ func (p Set) AfterText(ctx context.Context, set source.Set) (Set, []rule.Problem
 	}
 	compiled := make([]compile.Compiled, len(set.Policies))
 	for i, policy := range set.Policies {
-		if same := before[compile.Ref(policy.Object)]; same != nil && reflect.DeepEqual(same.Policy.Object, policy.Object) {
+		if same := before[compile.Ref(policy.Object)]; same != nil && same.Policy.Proof == policy.Proof && reflect.DeepEqual(same.Policy.Object, policy.Object) {
 			compiled[i] = *same
 			continue
 		}

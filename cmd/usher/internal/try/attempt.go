@@ -112,7 +112,7 @@ func (t *Attempter) Decide(ctx context.Context, a *Attempt) (*Result, error) {
 	if *j, err = f.judge(ctx, set.Decider(resolver), set.Rules, q); err != nil {
 		return nil, err
 	}
-	result.report = decideReport{Suspended: set.Suspended()}
+	result.report = decideReport{Idle: set.Idle()}
 	result.report.add(*j)
 	var text strings.Builder
 	if err := result.report.print(&text, cli.Palette{}, true); err != nil {

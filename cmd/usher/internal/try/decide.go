@@ -63,7 +63,8 @@ names files with those that exist.
 
 With --from-cluster it reads policies from a cluster, also the ValidatingAdmissionPolicies and
 MutatingAdmissionPolicies that its API server enforces, and facts: Namespaces, params, and
-what users may do. Policies without proof are not told apart.
+what users may do. It leaves out policies that Usher does not enforce because they are not
+proven, and names them: see 'usher authz adopt'.
 
 With --server it asks a running webhook in place of policies; that one tells the verdict
 and the changes, but not the rules.
@@ -123,7 +124,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	report := decideReport{Suspended: f.set.Suspended()}
+	report := decideReport{Idle: f.set.Idle()}
 	var late error
 	for _, r := range requests {
 		var j Judgement

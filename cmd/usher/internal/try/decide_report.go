@@ -23,8 +23,7 @@ type decideReport struct {
 	Denied    int         `json:"denied"`
 	// PodsDenied is how many of the objects that are allowed make pods that are denied.
 	PodsDenied int `json:"podsDenied"`
-	// Suspended are the policies that decide nothing.
-	Suspended []policies.Suspended `json:"suspended,omitempty"`
+	policies.Idle
 }
 
 func (r *decideReport) add(j Judgement) {
@@ -69,16 +68,9 @@ func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 		}
 		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed%s), %d denied%s\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, warned, r.Denied, pods)
 	}
-	printSuspended(&b, r.Suspended, p)
+	r.Idle.Print(&b, p)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// printSuspended tells which policies were not asked, because they are suspended.
-func printSuspended(b *strings.Builder, all []policies.Suspended, p cli.Palette) {
-	for _, s := range all {
-		fmt.Fprintf(b, "%s %s: %s\n", cli.Paint(p.Yellow, "suspended:"), s.Policy, printable.Line(s.Why))
-	}
 }
 
 func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {

@@ -202,6 +202,7 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 	if err != nil {
 		return nil, err
 	}
+	set.NoteIdle(cmd, s)
 	if f.ifDenied {
 		if set, err = set.Denying(cmd.Context()); err != nil {
 			return nil, err

@@ -96,8 +96,7 @@ type explained struct {
 type explainReport struct {
 	Explained []explained `json:"explained"`
 	Denied    int         `json:"denied"`
-	// Suspended are the policies that decide nothing.
-	Suspended []policies.Suspended `json:"suspended,omitempty"`
+	policies.Idle
 
 	// most is how many rules that do not match are listed for people.
 	most int
@@ -158,12 +157,10 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	if err != nil {
 		return err
 	}
-	for _, one := range f.set.Suspended() {
-		if f.policy == "" || of(one.Policy, f.policy) {
-			report.Suspended = append(report.Suspended, one)
-		}
-		f.names = append(f.names, one.Policy.Name, one.Policy.Namespace+"/"+one.Policy.Name)
-	}
+	report.Idle = f.set.Idle().Only(func(ref usher.PolicyRef) bool {
+		f.names = append(f.names, ref.Name, ref.Namespace+"/"+ref.Name)
+		return f.policy == "" || of(ref, f.policy)
+	})
 	for _, q := range requests {
 		f.store.Decide(q.Request)
 		j, err := judgeWithin(cmd.Context(), f.limits.Timeout(), atEntry(set.Decider(facts)), nil, q)

@@ -20,7 +20,7 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 		}
 		r.Explained[i].print(&b, r.most, p)
 	}
-	printSuspended(&b, r.Suspended, p)
+	r.Idle.Print(&b, p)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -222,7 +222,7 @@ func (f *simulateFlags) knownCluster(cmd *cobra.Command, s cli.Streams, o *simul
 		if set, err = policies.Usable(cmd, s, f.usher, &f.limits); err != nil {
 			return nil, err
 		}
-		set.NoteSuspended(cmd, s)
+		set.NoteIdle(cmd, s)
 	}
 	known, err := f.readCluster(cmd, s, set)
 	if err != nil || len(f.usher) == 0 {
