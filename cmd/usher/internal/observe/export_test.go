@@ -2,6 +2,7 @@ package observe
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -46,4 +47,11 @@ func LookAt(decisions []*recent.Decision, policies ...api.Policy) (headline stri
 		all = append(all, l.Policy.String()+": "+l.What+": "+l.Run)
 	}
 	return r.refusesMost, r.Decisions.Outdated, all
+}
+
+// Since returns what --since means at a time, and how that time is printed then.
+func Since(text string, now time.Time) (ago time.Duration, shown string, err error) {
+	var s since
+	err = s.set(text, now)
+	return time.Duration(s.Duration), s.clock(now), err
 }

@@ -129,7 +129,7 @@ func (p *printer) line(i served.Item) string {
 	d := i.Decision
 	word, colour := p.verdict(d)
 	parts := []string{
-		cli.Paint(p.palette.Faint, clock(d.Time)), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
+		cli.Paint(p.palette.Faint, p.flags.since.clock(d.Time)), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
 		printable.Line(d.Operation), cli.Paint(p.palette.Bold, what(d)), cli.Paint(p.palette.Cyan, printable.Line(d.User)),
 	}
 	if marks := marks(d); len(marks) > 0 {

@@ -84,7 +84,7 @@ func (p *printer) tell(all ...*repeat) error {
 			continue
 		}
 		r.told = r.n
-		at := clock(r.last)
+		at := p.flags.since.clock(r.last)
 		late := r.last.Before(p.newest)
 		what := r.title + ":"
 		if r == p.shown && !p.flags.once {
@@ -122,6 +122,3 @@ func (p *printer) end() error {
 	}
 	return nil
 }
-
-// clock returns a time of the day for the person at this terminal.
-func clock(t time.Time) string { return t.Local().Format("15:04:05.000") } //nolint:gosmopolitan // See above.

@@ -26,7 +26,7 @@ type watchFlags struct {
 	user      string
 	kind      string
 	last      int
-	since     cli.Duration
+	since     since
 	slower    cli.Duration
 	once      bool
 	explain   bool
@@ -53,7 +53,9 @@ The flags select decisions at the replicas. Of --denied, --changed, --failed, --
 only those are there about which a policy said something.
 
 --since begins with what replicas keep of the last minutes or hours, and says how far back
-that goes: replicas keep a number of decisions, and none over a restart.
+that goes: replicas keep a number of decisions, and none over a restart. Times are those of
+this terminal, without the date; if it begins over an hour ago, or at a time, they have the
+date and are in UTC.
 
 With --candidates it shows the decisions of policy candidates that differ from those of the
 policies in force: the request would be denied (denied+), and was not, and so on. Then
@@ -95,7 +97,7 @@ func Watch(s cli.Streams) *cobra.Command {
 	flags.StringVar(&f.user, "user", "", "show only the requests of this user")
 	flags.StringVar(&f.kind, "kind", "", "show only requests for objects of this kind, or for this resource, such as Deployment")
 	flags.IntVar(&f.last, "last", 100, "number of past decisions to show first; up to "+strconv.Itoa(recent.Size))
-	flags.Var(&f.since, "since", "show the past decisions that are no older than this first, in place of the last 100, as in 15m")
+	flags.Var(&f.since, "since", "show the past decisions that are no older than this first, in place of the last 100: as in 15m, or a time such as 2030-01-31T12:00:00Z, or the last 12:00 in UTC")
 	flags.Var(&f.slower, "slower-than", "show only decisions that took longer than this, as in 100ms")
 	flags.BoolVar(&f.once, "once", false, "show the past decisions and exit")
 	flags.BoolVar(&f.explain, "explain", false, "show what each rule did that made a difference, and how to explain the whole decision")
@@ -123,13 +125,13 @@ func outcomeUsage(o recent.Outcome) string {
 }
 
 func (f *watchFlags) validate(cmd *cobra.Command) error {
-	if f.since > 0 && !cmd.Flags().Changed("last") {
+	if f.since.Duration > 0 && !cmd.Flags().Changed("last") {
 		f.last = recent.Size
 	}
 	if f.last < 0 || f.last > recent.Size {
 		return fmt.Errorf("--last %d: expected a number from 0 to %d, which is what a replica keeps", f.last, recent.Size)
 	}
-	if f.since < 0 || f.slower < 0 {
+	if f.since.Duration < 0 || f.slower < 0 {
 		return errors.New("--since and --slower-than: expected a duration such as 15m or 100ms, not a negative one")
 	}
 	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
@@ -140,7 +142,7 @@ func (f *watchFlags) validate(cmd *cobra.Command) error {
 
 // decisions are those to show.
 func (f *watchFlags) decisions() *served.Decisions {
-	filter := recent.Filter{Policy: f.policy, User: f.user, Kind: f.kind, Since: time.Duration(f.since), Slower: time.Duration(f.slower)}
+	filter := recent.Filter{Policy: f.policy, User: f.user, Kind: f.kind, Since: time.Duration(f.since.Duration), Slower: time.Duration(f.slower)}
 	for i, o := range recent.Outcomes() {
 		if f.outcomes[i] {
 			filter.Outcomes = append(filter.Outcomes, o)

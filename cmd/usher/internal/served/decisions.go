@@ -51,7 +51,7 @@ func (d *Decisions) Reach(oldest, now time.Time) string {
 		return "it lists no decisions: those from before it started are in its log, if there were any"
 	}
 	ago := max(now.Sub(oldest), 0).Round(time.Second)
-	text := fmt.Sprintf("its decisions go back to %s, %s ago", oldest.Local().Format("15:04:05"), ago) //nolint:gosmopolitan // It is for the person who reads it.
+	text := fmt.Sprintf("its decisions go back to %s, %s ago", oldest.UTC().Format(time.RFC3339), ago)
 	if ago < d.Filter.Since {
 		text += ": older ones are in its log, if there were any"
 	}
