@@ -66,8 +66,11 @@ func (k *secretKeeper) renew(ctx context.Context, last *identity) (*identity, er
 	})
 	if err != nil {
 		hint := ""
-		if apierrors.IsForbidden(err) {
+		switch {
+		case apierrors.IsForbidden(err):
 			hint = "; let Usher's service account get, create and update Secrets there"
+		case apierrors.IsNotFound(err):
+			hint = "; the namespace has to exist: kubectl create namespace " + k.namespace
 		}
 		return nil, fmt.Errorf("keep certificate in Secret %s/%s: %w%s", k.namespace, k.name, err, hint)
 	}

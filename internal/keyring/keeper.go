@@ -106,8 +106,11 @@ func (k *Keeper) update(ctx context.Context, change func(Keys) (Keys, error)) (K
 	})
 	if err != nil {
 		hint := ""
-		if apierrors.IsForbidden(err) {
+		switch {
+		case apierrors.IsForbidden(err):
 			hint = "; let Usher's service account create Secrets there, and get and update this one"
+		case apierrors.IsNotFound(err):
+			hint = "; the namespace has to exist: kubectl create namespace " + k.options.Namespace
 		}
 		return Keys{}, fmt.Errorf("keep keys of %s in Secret %s/%s: %w%s", k.options.Purpose, k.options.Namespace, k.options.Name, err, hint)
 	}

@@ -58,6 +58,9 @@ func (s *store) write(secret *corev1.Secret, check func(old *corev1.Secret) erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, s.err
+	}
 	if err := check(s.secrets[secret.Name]); err != nil {
 		return nil, err
 	}
@@ -166,6 +169,9 @@ func TestKeysAreReplaced(t *testing.T) {
 		{"replaced by somebody's own", func(s *store) {
 			s.secrets["usher-paths"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "usher-paths"}, Data: map[string][]byte{"password": []byte("x")}}
 		}, "it holds something else: name another Secret", false},
+		{"without a namespace", func(s *store) {
+			s.err = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "usher-system")
+		}, `namespaces "usher-system" not found; the namespace has to exist: kubectl create namespace usher-system`, false},
 		{"forbidden", func(s *store) { s.err = apierrors.NewForbidden(resource, "usher-paths", errors.New("no")) }, "let Usher's service account create Secrets there", false},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
