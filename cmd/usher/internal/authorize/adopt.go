@@ -113,7 +113,7 @@ func list(out io.Writer, policies []Stored) error {
 	case 0:
 		_, err = fmt.Fprintln(out, "every policy that needs a proof has one")
 	default:
-		_, err = fmt.Fprintf(out, "not proven: %d; look at what they allow, then adopt them by name, or with --all\n", len(policies))
+		_, err = fmt.Fprintf(out, "not proven, as their status says: %d (it follows an adoption within seconds); look at what they allow, then adopt them by name, or with --all\n", len(policies))
 	}
 	return err
 }

@@ -63,12 +63,12 @@ func find(ctx context.Context, client dynamic.Interface, namespace string, names
 		return slices.DeleteFunc(all, func(s Stored) bool { return s.Unproven == "" }), err
 	}
 	var found []Stored
-	for _, name := range names {
-		word, name, ok := strings.Cut(name, "/")
+	for _, given := range names {
+		word, name, ok := strings.Cut(given, "/")
 		kinds := provable()
 		i := slices.IndexFunc(kinds, func(k api.Kind) bool { return k.IsNamed(word) })
 		if !ok || i < 0 {
-			return nil, fmt.Errorf("%s: not of the form KIND/NAME with a kind that needs a proof: %s", word, strings.Join(kindNames(), ", "))
+			return nil, fmt.Errorf("%s: expected KIND/NAME, as in objectpolicy/NAME, with a kind that needs a proof: %s", given, strings.Join(kindNames(), ", "))
 		}
 		if kinds[i].Namespaced && namespace == "" {
 			return nil, fmt.Errorf("%s/%s: say in which namespace it is, with --namespace", word, name)

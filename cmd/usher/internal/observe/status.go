@@ -141,6 +141,8 @@ type reach struct {
 	noReplica, absent, refuses bool
 	// unseen says that it is not known which replicas run, and unread which webhooks are registered.
 	unseen, unread bool
+	// unregistered says that a webhook configuration is missing.
+	unregistered bool
 	// listed says that all kinds of policies could be listed, and tenant is the namespace of a user who may list those
 	// of namespaces alone, and see no replica; else "".
 	listed bool

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -39,6 +40,9 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 		ref := compile.Ref(object)
 		run := "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o yaml"
 		if why := notInForce(object); why != "" {
+			if strings.HasPrefix(why, v1alpha1.ReasonUnproven+": ") {
+				why += "; if it is right: usher authz adopt " + served.Object(ref.Kind, ref.Namespace, ref.Name)
+			}
 			all = append(all, exemption{lookAt{ref, printable.Line("exempts nothing: " + why), run}, time.Time{}})
 			continue
 		}

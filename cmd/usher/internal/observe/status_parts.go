@@ -70,11 +70,12 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	if apierrors.IsNotFound(validatingErr) && apierrors.IsNotFound(mutatingErr) && f.isAbsent(r, &calls) {
 		return
 	}
+	r.unregistered = slices.ContainsFunc([]error{mutatingErr, validatingErr}, apierrors.IsNotFound)
 	f.called(r, calls, refused)
 	for _, err := range []error{mutatingErr, validatingErr} {
 		switch {
 		case apierrors.IsNotFound(err):
-			r.wrongf("not registered: %v", err)
+			r.missing(err)
 		case err != nil:
 			r.unread = true
 			r.unknownf("what is registered: %v", err)
@@ -82,6 +83,15 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	}
 	r.trust(called)
 	r.outside(ctx, called)
+}
+
+// missing says that a webhook configuration is not there, as err does.
+func (r *statusReport) missing(err error) {
+	soon := ""
+	if !r.noReplica {
+		soon = "; a replica that runs registers within half a minute"
+	}
+	r.wrongf("not registered: %v%s", err, soon)
 }
 
 // isAbsent reports whether Usher is not installed where nothing is registered, which is one problem.
@@ -121,6 +131,8 @@ func (f *statusFlags) called(r *statusReport, calls probe.Observation, refused [
 		r.wrongf("no replica of Usher is ready %s", named)
 	case r.noReplica:
 		r.wrongf("no replica answers%s; none is ready %s%s", effect, named, out)
+	case r.Calls == callsMissing && r.unregistered:
+		// Nobody asks what is not registered, which is a problem of its own.
 	case r.Calls == callsMissing && effect != "":
 		r.wrongf("API servers do not call Usher: %s; without an answer%s%s", calls.Message, strings.TrimPrefix(effect, ":"), out)
 	case r.Calls == callsMissing:
@@ -246,13 +258,25 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	// One that is suspended does not fail: its status is of when it was in force.
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWorking); c != nil && c.Status == metav1.ConditionFalse && !api.Suspended(policy.Object) {
 		r.Policies.Failing++
-		wrongf("failing: %s", c.Message)
+		wrongf(failing+"%s; to have it decide nothing until it is mended: %s", c.Message, suspending(policy.Object, &ref))
 	}
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProven); c != nil && c.Status == metav1.ConditionFalse {
 		r.Policies.Unproven++
-		wrongf("unproven: %s", c.Message)
+		wrongf("unproven: %s; look at what it allows, then: usher authz adopt", c.Message)
 	}
 	return nil
+}
+
+// failing begins what is said of a policy that fails on requests.
+const failing = "failing: "
+
+// suspending returns the command that suspends a policy.
+func suspending(object api.Object, ref *usher.PolicyRef) string {
+	at := served.Object(ref.Kind, ref.Namespace, ref.Name)
+	if api.SuspendField(object) == "spec.suspend" {
+		return "kubectl patch " + at + ` --type merge -p '{"spec":{"suspend":true}}'`
+	}
+	return "kubectl annotate " + at + " " + api.AnnotationSuspend + "=true"
 }
 
 // policyf adds a problem of a policy.

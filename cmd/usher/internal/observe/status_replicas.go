@@ -144,7 +144,8 @@ func (r *statusReport) paged(name, page string) string {
 	}
 	parts := strings.Split(list, ", ")
 	for i, part := range parts {
-		if _, about, ok := strings.Cut(page, "\n  "+part+": "); ok {
+		// A line of that name counts proofs.
+		if _, about, ok := strings.Cut(page, "\n  "+part+": "); ok && part != "policies" {
 			about, _, _ = strings.Cut(about, "\n")
 			parts[i] = part + " (" + about + ")"
 		}

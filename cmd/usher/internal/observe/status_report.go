@@ -59,12 +59,16 @@ func (r *statusReport) answer() string {
 		return "writes of " + some(r.Refused) + " are refused, others are admitted unchecked: API servers get no answer of Usher"
 	case r.unanswered() && r.refuses:
 		return "writes of " + some(r.Refused) + " are refused: API servers get no answer of Usher"
+	case r.unregistered && !r.noReplica && len(r.Webhooks) == 0:
+		return "nothing is enforced: Usher is not registered"
+	case r.partly():
+		return "not everything is enforced: a part of Usher is not registered"
 	case r.unanswered():
 		return "nothing is enforced: API servers get no answer of Usher"
 	case r.tenant != "":
 		return fmt.Sprintf("as a user of one namespace you see the policies of namespace %s, and not whether the cluster is protected", printable.Line(r.tenant))
 	case !r.Protected:
-		return "not everything is enforced: " + cli.Count(len(r.Problems), "problem", "problems")
+		return r.unprotected()
 	case r.Calls != callsSeen && len(r.Replicas) == 0:
 		return "it cannot be told whether the cluster is protected"
 	case r.listed && r.Policies.All == 0:
@@ -74,6 +78,20 @@ func (r *statusReport) answer() string {
 		return "API servers call Usher: no policies yet"
 	}
 	return "the cluster is protected as its policies say"
+}
+
+// partly says that one of two webhook configurations is missing, and a replica runs.
+func (r *statusReport) partly() bool {
+	return r.unregistered && !r.noReplica && len(r.Webhooks) > 0
+}
+
+// unprotected is the answer if there are problems. A policy that fails on requests is enforced.
+func (r *statusReport) unprotected() string {
+	n := len(r.Problems)
+	if slices.ContainsFunc(r.Problems, func(p statusProblem) bool { return p.Policy == nil || !strings.HasPrefix(p.What, failing) }) {
+		return "not everything is enforced: " + cli.Count(n, "problem", "problems")
+	}
+	return cli.Count(n, "policy fails", "policies fail") + " on requests"
 }
 
 // listed returns a line for each problem, and one for all policies of which the same is said.
@@ -112,25 +130,6 @@ func (r *statusReport) rows() []string {
 	calls := map[string]string{callsSeen: "API servers call Usher", callsMissing: "API servers do not call Usher", callsUnknown: unknown}
 	replicas, webhooks := r.running()
 	webhooks += r.without()
-	p := &r.Policies
-	counts := fmt.Sprintf("%d of %d enforced, %d failing, %d unproven, %d suspended", p.Enforced, p.All, p.Failing, p.Unproven, p.Suspended)
-	if r.unanswered() {
-		counts = fmt.Sprintf("%d, none of which Usher enforces now: what their status says is old", p.All)
-	}
-	if p.FailOpen > 0 {
-		counts += fmt.Sprintf("; %d let pass what they fail on", p.FailOpen)
-	}
-	if p.Warned > 0 {
-		counts += fmt.Sprintf("; %d with warnings", p.Warned)
-	}
-	if p.LockOut > 0 {
-		counts += fmt.Sprintf(", %d of which may keep the cluster from recovering", p.LockOut)
-	}
-	if !r.listed && p.All == 0 {
-		counts = unknown
-	} else if !r.listed {
-		counts += "; of other kinds it is not known"
-	}
 	last, decisions := unknown, unknown
 	if d := r.Decisions; d != nil && d.Since != nil {
 		decisions = fmt.Sprintf("%d of the last %d denied, since %s", d.Denied, d.All, d.Since.UTC().Format(time.RFC3339))
@@ -150,10 +149,38 @@ func (r *statusReport) rows() []string {
 		"  calls          " + calls[r.Calls],
 		"  replicas       " + replicas,
 		"  webhooks       " + webhooks,
-		"  policies       " + counts,
+		"  policies       " + r.counts(),
 		"  decisions      " + decisions,
 		"  last decision  " + printable.Line(last),
 	}
+}
+
+// counts says how many policies there are, and what is the matter with them.
+func (r *statusReport) counts() string {
+	p := &r.Policies
+	counts := fmt.Sprintf("%d of %d enforced, %d failing, %d unproven, %d suspended", p.Enforced, p.All, p.Failing, p.Unproven, p.Suspended)
+	switch {
+	case r.unanswered() && r.partly():
+		counts = fmt.Sprintf("%d, of which Usher enforces only what the webhooks that are left are for: what their status says is old", p.All)
+	case r.unanswered():
+		counts = fmt.Sprintf("%d, none of which Usher enforces now: what their status says is old", p.All)
+	}
+	if p.FailOpen > 0 {
+		counts += fmt.Sprintf("; %d let pass what they fail on", p.FailOpen)
+	}
+	if p.Warned > 0 {
+		counts += fmt.Sprintf("; %d with warnings", p.Warned)
+	}
+	if p.LockOut > 0 {
+		counts += fmt.Sprintf(", %d of which may keep the cluster from recovering", p.LockOut)
+	}
+	switch {
+	case !r.listed && p.All == 0:
+		return unknown
+	case !r.listed:
+		counts += "; of other kinds it is not known"
+	}
+	return counts
 }
 
 // running returns how many replicas and webhooks there are.

@@ -30,8 +30,9 @@ type protectedCluster struct {
 	// failurePolicy and ca are those of the webhook configurations.
 	failurePolicy, ca, otherCA string
 	// conditions are their match conditions.
-	conditions   string
-	unregistered bool
+	conditions string
+	// unregistered is the end of the paths of webhook configurations that do not exist.
+	unregistered string
 	// probe is the error of the dry run.
 	probe string
 	// closed is the error of a dry run that goes to an entry that fails closed.
@@ -91,6 +92,8 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == "/version":
 		_, _ = io.WriteString(w, `{}`)
+	case c.unregistered != "" && strings.HasSuffix(path, c.unregistered):
+		fail(http.StatusNotFound, "NotFound", "there is no "+path)
 	case c.forbidden != "" && strings.Contains(path, c.forbidden) && (c.tenant == "" || !strings.Contains(path, c.tenant)):
 		fail(http.StatusForbidden, "Forbidden", `User "jane" cannot do that`)
 	case strings.HasSuffix(path, "/proxy/readyz"):
@@ -105,9 +108,9 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"items":[`+c.pods+`]}`)
 	case strings.HasSuffix(path, "/leases"):
 		_, _ = io.WriteString(w, `{"items":[`+c.leases+`]}`)
-	case strings.HasSuffix(path, "/validatingwebhookconfigurations/usher") && !c.unregistered:
+	case strings.HasSuffix(path, "/validatingwebhookconfigurations/usher"):
 		_, _ = io.WriteString(w, webhooks("validate", "validate-policies"))
-	case strings.HasSuffix(path, "/mutatingwebhookconfigurations/usher") && !c.unregistered:
+	case strings.HasSuffix(path, "/mutatingwebhookconfigurations/usher"):
 		_, _ = io.WriteString(w, webhooks("mutate"))
 	case strings.HasSuffix(path, "/clusterobjectpolicies"):
 		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicyList","items":[`+c.policies+`]}`)
@@ -204,7 +207,9 @@ func TestStatus(t *testing.T) {
 		{"CRDs are missing, or older", func(c *protectedCluster) {
 			c.page = "failing: ClusterObjectPolicy, PolicyExemption\nok\n  ClusterObjectPolicy: older\n  PolicyExemption: absent\npolicies: generation 1\n  ClusterObjectPolicy: 2\n"
 		}, cli.ExitNegative, []string{"problem: replica usher-1: failing: ClusterObjectPolicy (older), PolicyExemption (absent)\n"}},
-		{"policies of which each is listed", func(c *protectedCluster) { c.page, c.tenants = "failing: policies\nok\n", 1 }, cli.ExitOK, []string{"the cluster is protected as its policies say; policies of namespaces have 1 problem"}},
+		{"policies of which each is listed", func(c *protectedCluster) {
+			c.page, c.tenants = "failing: policies\nok\npolicy proofs\n  policies: 0 proven, 1 unproven\n", 1
+		}, cli.ExitOK, []string{"the cluster is protected as its policies say; policies of namespaces have 1 problem"}},
 		{"policies that cannot be listed", func(c *protectedCluster) { c.page, c.forbidden = "failing: policies\nok\n", "policies" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: policies\n"}},
 		{"a part of a server outside of the cluster fails", func(c *protectedCluster) {
 			c.pods, c.leases, c.outside = "", leaseOf("host-1", time.Now(), time.Now()), strconv.Quote(server.URL+"/validate")
@@ -228,13 +233,19 @@ func TestStatus(t *testing.T) {
 		{"the webhook does not answer", func(c *protectedCluster) {
 			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": x509: certificate signed by unknown authority`
 		}, cli.ExitNegative, []string{"problem: API servers do not call Usher: ", "x509: certificate signed by unknown authority"}},
-		{"nothing is registered", func(c *protectedCluster) { c.unregistered, c.probe = true, "" }, cli.ExitNegative, []string{"problem: not registered: there is no /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/usher", "problem: API servers do not call Usher"}},
+		{"nothing is registered", func(c *protectedCluster) { c.unregistered, c.probe = "webhookconfigurations/usher", "" }, cli.ExitNegative, []string{
+			"nothing is enforced: Usher is not registered\n",
+			"problem: not registered: there is no /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/usher; a replica that runs registers within half a minute\n",
+		}},
+		{"one of two configurations is gone", func(c *protectedCluster) { c.unregistered, c.probe = "/validatingwebhookconfigurations/usher", "" }, cli.ExitNegative, []string{
+			"not everything is enforced: a part of Usher is not registered\n", "policies       1, of which Usher enforces only what the webhooks that are left are for", "last decision  not known\nproblem: not registered: there is no /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/usher; a replica that runs registers within half a minute\nnot known: ",
+		}},
 		{"an outage comes before warnings", func(c *protectedCluster) {
 			c.pods, c.probe = endingPod, ""
 			c.policies = strings.Replace(statusOf("p", "", inForce), `"conditions"`, `"problems":[{"severity":"warning","field":"spec","what":"x"}],"conditions"`, 1)
 		}, cli.ExitNegative, []string{"docs/3am.md: Usher is down)\nlook at: ClusterObjectPolicy p: warning: spec: x\n"}},
 		{"after an uninstall", func(c *protectedCluster) {
-			c.unregistered, c.probe, c.pods, c.policies = true, "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"NotCalled","message":"x"}`)
+			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"NotCalled","message":"x"}`)
 		}, cli.ExitNegative, []string{
 			"nothing is enforced: Usher is not installed\n",
 			"problem: Usher is not installed: no replica runs in namespace usher-system (name another one with --usher-namespace), and no webhook configurations usher exist\nnot known",
@@ -262,8 +273,13 @@ func TestStatus(t *testing.T) {
 			"not everything is enforced: 6 problems\n", "policies       3 of 6 enforced, 1 failing, 1 unproven, 1 suspended; 1 let pass what they fail on\n",
 			"problem: ClusterObjectPolicy off: suspended: it decides nothing\n", "problem: ClusterObjectPolicy new: not enforced: Usher has not written its status\n",
 			"problem: ClusterObjectPolicy old: an older version is enforced: generation 1\n", "problem: ClusterObjectPolicy out: not enforced: NotCalled: nobody asks\n",
-			"problem: ClusterObjectPolicy fails: failing: no such key\n", "problem: ClusterObjectPolicy forged: unproven: no proof\n",
+			"problem: ClusterObjectPolicy fails: failing: no such key; to have it decide nothing until it is mended: kubectl patch clusterobjectpolicy/fails --type merge -p '{\"spec\":{\"suspend\":true}}'\n",
+			"problem: ClusterObjectPolicy forged: unproven: no proof; look at what it allows, then: usher authz adopt\n",
 		}},
+		{"policies that are in force and fail", func(c *protectedCluster) {
+			const fails = `{"type":"Working","status":"False","reason":"RuleFails","message":"no such key"}`
+			c.policies = statusOf("one", "", inForce, fails) + "," + statusOf("two", "", inForce, fails)
+		}, cli.ExitNegative, []string{"2 policies fail on requests\n", "policies       2 of 2 enforced, 2 failing"}},
 		{"tenants hide nothing", func(c *protectedCluster) { c.tenants, c.policies = 60, statusOf("out", "") }, cli.ExitNegative, []string{
 			"not everything is enforced: 1 problem; policies of namespaces have 60 problems of their own\n",
 			"suspended\n  decisions      not known\n  last decision  not known\nproblem: ClusterObjectPolicy out: not enforced",
@@ -304,7 +320,7 @@ func TestStatus(t *testing.T) {
 			wrong = strings.TrimSuffix(wrong, "}") + `,"status":{"conditions":[{"type":"Valid","status":"False","reason":"NotEffective","message":"there is no ClusterObjectPolicy one"}]}}`
 			c.exemptions = lost + "," + wrong
 		}, cli.ExitOK, []string{
-			"look at: ClusterPolicyExemption lost: exempts nothing: Unproven: not in force: no proof\n  kubectl get clusterpolicyexemption/lost -o yaml\n",
+			"look at: ClusterPolicyExemption lost: exempts nothing: Unproven: not in force: no proof; if it is right: usher authz adopt clusterpolicyexemption/lost\n  kubectl get clusterpolicyexemption/lost -o yaml\n",
 			"look at: ClusterPolicyExemption wrong: exempts nothing: NotEffective: there is no ClusterObjectPolicy one\n",
 		}},
 		{"warnings", func(c *protectedCluster) {
