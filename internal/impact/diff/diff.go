@@ -75,7 +75,7 @@ type part struct{ at, message string }
 
 // added returns what is said now and was not: parts are the same if they say the same, or are at the same place, since
 // messages may have values, and places change with the parts before them.
-func added(now, before []part) (part, bool) {
+func added(now, before []part) []part {
 	now, before = slices.Clone(now), slices.Clone(before)
 	for _, same := range []func(a, b part) bool{
 		func(a, b part) bool { return a == b },
@@ -90,10 +90,24 @@ func added(now, before []part) (part, bool) {
 			return i >= 0
 		})
 	}
-	if len(now) == 0 {
-		return part{}, false
+	return now
+}
+
+// told is the first of some messages, and how many others there are.
+func told(parts []part) string {
+	var messages []string
+	for _, p := range parts {
+		if !slices.Contains(messages, p.message) {
+			messages = append(messages, p.message)
+		}
 	}
-	return now[0], true
+	switch len(messages) {
+	case 0:
+		return ""
+	case 1:
+		return messages[0]
+	}
+	return fmt.Sprintf("%s, and %d more", messages[0], len(messages)-1)
 }
 
 // Of returns the effect of decisions about a request: of one phase, or of several in their order.
@@ -195,18 +209,18 @@ func said(was, is *Effect) []Difference {
 		}
 		switch {
 		case is.denied && !was.denied && now.denies:
-			all = append(all, Difference{Denied, ref, now.message})
+			all = append(all, Difference{Denied, ref, cmp.Or(told(now.denials), now.message)})
 		case is.denied && was.denied:
-			if more, ok := added(now.denials, before.denials); ok {
-				all = append(all, Difference{Reason, ref, more.message})
+			if more := added(now.denials, before.denials); len(more) > 0 {
+				all = append(all, Difference{Reason, ref, told(more)})
 			}
 		case !is.denied:
-			if more, ok := added(now.pods, before.pods); ok {
-				all = append(all, Difference{PodsDenied, ref, more.message})
+			if more := added(now.pods, before.pods); len(more) > 0 {
+				all = append(all, Difference{PodsDenied, ref, told(more)})
 				break
 			}
-			if more, ok := added(now.warnings, before.warnings); ok {
-				all = append(all, Difference{Warned, ref, more.message})
+			if more := added(now.warnings, before.warnings); len(more) > 0 {
+				all = append(all, Difference{Warned, ref, told(more)})
 			}
 		}
 	}

@@ -76,6 +76,14 @@ func TestBetween(t *testing.T) {
 			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag", "v[1]", "no team")), "warned a: no team",
 		},
 		{
+			"denied by two other validations", said(usher.Deny, checks(usher.Rejected, usher.ActDeny, "v[0]", "no tag")),
+			said(usher.Deny, checks(usher.Rejected, usher.ActDeny, "v[0]", "no tag", "v[1]", "no team", "v[2]", "no owner")), "reason a: no team, and 1 more",
+		},
+		{
+			"warned of three things, two of them the same", said(usher.Allow),
+			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag", "v[1]", "no tag", "v[2]", "no team")), "warned a: no tag, and 1 more",
+		},
+		{
 			"warned by a validation before the other", said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no tag")),
 			said(usher.Allow, checks(usher.Passed, usher.ActWarn, "v[0]", "no team", "v[1]", "no tag")), "warned a: no team",
 		},

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -94,21 +95,26 @@ func (r *impactReport) text(p cli.Palette) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s: %s\n", cli.Paint(colour(p, kind), titles[kind]), cli.Count(r.Requests[kind], "request", "requests"))
-		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		for i := range r.Rows {
-			row := &r.Rows[i]
-			if row.Kind != kind {
-				continue
-			}
-			fmt.Fprintf(table, "  %d\t%s\t%s\n", row.Requests, printable.Line(policyName(row.Policy)), printable.Line(where(row)))
-			fmt.Fprintf(table, "  \t%s\t%s\n", "  "+printable.Line(row.Example.Message), printable.Line(row.Example.From))
-		}
-		// Writing to a strings.Builder cannot fail.
-		_ = table.Flush()
+		r.table(&b, kind)
 		b.WriteByte('\n')
 	}
 	b.WriteString(r.last())
 	return b.String()
+}
+
+// table writes the rows of a kind, each with its example below it: messages are too long for a column.
+func (r *impactReport) table(b *strings.Builder, kind diff.Kind) {
+	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row impact.Row) bool { return row.Kind != kind })
+	digits, name := 0, 0
+	for i := range rows {
+		digits = max(digits, len(strconv.Itoa(rows[i].Requests)))
+		name = max(name, utf8.RuneCountInString(printable.Line(policyName(rows[i].Policy))))
+	}
+	for i := range rows {
+		row := &rows[i]
+		fmt.Fprintf(b, "  %-*d  %-*s  %s\n", digits, row.Requests, name, printable.Line(policyName(row.Policy)), printable.Line(where(row)))
+		fmt.Fprintf(b, "%*s%s  %s\n", digits+6, "", printable.Line(row.Example.Message), printable.Line(row.Example.From))
+	}
 }
 
 // policyName names a policy, or says that it is several.
