@@ -1,12 +1,14 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
@@ -61,8 +63,8 @@ func worldOf(c *Conversion, objects []map[string]any) *world {
 // addNamespaces adds namespaces about which a selector says something.
 func (w *world) addNamespaces(s *metav1.LabelSelector) {
 	for _, labels := range labelsFor(s) {
-		name := fmt.Sprintf("labeled-%d", len(w.namespaces))
-		tree := map[string]any{}
+		name := cmp.Or(labels[corev1.LabelMetadataName], fmt.Sprintf("labeled-%d", len(w.namespaces)))
+		tree := map[string]any{corev1.LabelMetadataName: name}
 		for key, value := range labels {
 			tree[key] = value
 		}
@@ -213,8 +215,21 @@ func matchesOf(o api.Object) []*admissionv1.MatchResources {
 		all = append(all, spec.MatchResources)
 	case *admissionv1.MutatingAdmissionPolicyBindingSpec:
 		all = append(all, spec.MatchResources)
+	case *v1alpha1.ClusterObjectPolicySpec:
+		all = boundBy(&spec.ObjectPolicySpec)
+	case *v1alpha1.ObjectPolicySpec:
+		all = boundBy(spec)
 	}
 	return slices.DeleteFunc(all, func(m *admissionv1.MatchResources) bool { return m == nil })
+}
+
+// boundBy returns the constraints of an object policy, and those of its bindings.
+func boundBy(spec *v1alpha1.ObjectPolicySpec) []*admissionv1.MatchResources {
+	all := []*admissionv1.MatchResources{&spec.MatchConstraints}
+	for i := range spec.Bindings {
+		all = append(all, spec.Bindings[i].MatchResources)
+	}
+	return all
 }
 
 // inPlaceOf returns the params that policies have in place.

@@ -55,27 +55,30 @@ func (c *comparing) search(ctx context.Context, was, is policies.Set, r *impactR
 	return all, nil
 }
 
-// first looks for the first request that shows a difference of a policy; nil if none does.
+// first looks for a request that shows a difference of a policy, the one that hurts most; nil if none does.
 func (c *comparing) first(ctx context.Context, one *searched, items func(func(item) bool)) (found *item, err error) {
 	for i := range items {
 		if one.Requests == mostSearched {
-			return nil, nil
+			return found, nil
 		}
 		one.Requests++
 		d, err := c.differs(ctx, one.Policy, &i)
 		if err != nil {
 			return nil, err
 		}
-		if d != nil {
+		if d != nil && (found == nil || slices.Index(diff.Kinds(), d.Kind) < slices.Index(diff.Kinds(), one.Kind)) {
 			one.Kind, one.Message = d.Kind, d.Message
 			if d.Request.Access != nil {
 				at := impact.Row{Resource: impact.Resource(d.Request), Namespace: d.Request.Namespace, User: d.Request.User.Name}
 				one.Message = where(&at) + ": " + d.Message
 			}
-			return &i, nil
+			found = &i
+		}
+		if one.Kind == diff.Denied || one.Kind == diff.Failing {
+			break
 		}
 	}
-	return nil, nil
+	return found, nil
 }
 
 // differs returns the first difference that a policy makes to a request; nil if it makes none.
