@@ -5,7 +5,11 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -36,6 +40,36 @@ func (c *Compiled) ReadsBeside() string {
 		return "the labels of namespaces"
 	}
 	return c.traced()
+}
+
+// NamespaceSelectors returns the selectors of namespaces of a policy, a binding or an exemption. It reports whether
+// it reads nothing else of the namespace of a request.
+func NamespaceSelectors(c *Compiled) (selectors []labels.Selector, only bool) {
+	matches := c.matches()
+	switch x := c.Policy.Object.(type) {
+	case *usherv1alpha1.ClusterPolicyExemption:
+		matches = append(matches, x.Spec.MatchConstraints)
+	case *usherv1alpha1.PolicyExemption:
+		matches = append(matches, x.Spec.MatchConstraints)
+	}
+	for _, m := range matches {
+		if m == nil || m.NamespaceSelector == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(m.NamespaceSelector)
+		if err != nil {
+			return nil, false
+		}
+		selectors = append(selectors, selector)
+	}
+	typed := c.Typed()
+	if typed == nil {
+		return selectors, c.Binding != nil || c.Exemption != nil
+	}
+	const namespace = "Namespace"
+	return selectors, typed.Params().Kind != namespace &&
+		!slices.ContainsFunc(typed.Data(), func(d admission.Data) bool { return d.Kind.Kind == namespace }) &&
+		!slices.ContainsFunc(typed.Expressions(), func(e admission.Expression) bool { return strings.Contains(e.Text, "namespaceObject") })
 }
 
 // traced returns which other objects the rules read.

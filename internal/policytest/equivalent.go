@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // maxNamespaces is how many namespaces, by their labels, two policies are compared in.
@@ -29,7 +30,11 @@ func equivalent(policy, mutant map[string]any) bool {
 	if !known || !alsoKnown || effectIn(before, nil) != effectIn(after, nil) {
 		return false
 	}
-	namespaces, few := distinct(slices.Concat(before, after))
+	var selectors []labels.Selector
+	for _, p := range slices.Concat(before, after) {
+		selectors = append(selectors, p.namespaces)
+	}
+	namespaces, few := rule.DistinctLabels(selectors, maxNamespaces)
 	return few && !slices.ContainsFunc(namespaces, func(of labels.Set) bool { return effectIn(before, of) != effectIn(after, of) })
 }
 
@@ -94,35 +99,4 @@ func effectIn(all []bound, namespace labels.Set) effect {
 	}
 	e.warn = e.warn && !e.deny
 	return e
-}
-
-// distinct returns the labels of namespaces that bindings can tell apart: each label that they select by is absent, has
-// one of the values that they name, or another one. It is false if these are too many.
-func distinct(all []bound) ([]labels.Set, bool) {
-	values := map[string]map[string]bool{}
-	for _, p := range all {
-		requirements, _ := p.namespaces.Requirements()
-		for _, r := range requirements {
-			if values[r.Key()] == nil {
-				values[r.Key()] = map[string]bool{"\x00": true} // No label has this value.
-			}
-			for value := range r.Values() {
-				values[r.Key()][value] = true
-			}
-		}
-	}
-	sets := []labels.Set{{}}
-	for key, named := range values {
-		for _, without := range sets {
-			for value := range named {
-				with := maps.Clone(without)
-				with[key] = value
-				sets = append(sets, with)
-			}
-			if len(sets) > maxNamespaces {
-				return nil, false
-			}
-		}
-	}
-	return sets, true
 }

@@ -77,8 +77,9 @@ requests: what is found is printed as a case for 'usher test'. That nothing is f
 What is not known is said, never guessed. Audit logs of the level RequestResponse have most of
 what policies read. They do not have objects as they were before a request, unless the log has
 an earlier request for them, and of what was admitted they have the object that came out: what
-mutating policies would change about it is unknown. Policies that read other objects need these
-with --facts, and policies that read who sends the request do not judge objects.
+mutating policies would change about it is unknown. Policies that read other objects, such as
+labels of Namespaces, need these with --facts, and policies that read who sends the request do
+not judge objects.
 
 The exit status is 0 if there is no difference of --fail-on, 1 if there is one or if no
 policy that differs is for any of the requests, and 2 if policies or requests cannot be used.`,

@@ -36,6 +36,8 @@ type comparing struct {
 	kinds     *kind.Set
 	// known are the objects of --facts.
 	known []map[string]any
+	// labels are those of namespaces.
+	labels labelled
 	// generated reports that requests to authorize are generated.
 	generated bool
 	// from is the cluster that has the objects; nil if there is none.
@@ -117,6 +119,7 @@ func (f *Flags) comparing(was, is policies.Set, from *clients.Set) (*comparing, 
 		}
 		c.workers = append(c.workers, worker{impact.New(before, after), s})
 	}
+	c.labels = labelledBy(c.policies(), slices.Concat(was.Compiled(), is.Compiled()))
 	return c, nil
 }
 
@@ -216,19 +219,14 @@ func (c *comparing) compare(ctx context.Context, w *worker, i *item) error {
 	if err != nil {
 		return err
 	}
-	if missing := unknownFacts(i.Subject, w.scene.store.TakeMissing()); len(missing) > 0 {
-		a.differences = w.Unsure(i.Subject, a.differences, "--facts does not have "+strings.Join(missing, ", "))
+	if missing := w.scene.store.TakeMissing(); len(missing) > 0 {
+		sure, err := c.sure(ctx, w, i, a.differences, missing)
+		if err != nil {
+			return err
+		}
+		a.differences = w.Unsure(i.Subject, a.differences, "--facts does not have "+strings.Join(missing, ", "), sure)
 	}
 	c.tally.Add(i.number, i.Subject, a.concerned, a.differences)
 	c.seen.Add(1)
 	return nil
-}
-
-// unknownFacts returns those of the objects that are missing without which a result is not known. Namespaces
-// of objects in files are taken to have no labels but that with their name, as for 'usher audit'.
-func unknownFacts(s *impact.Subject, missing []string) []string {
-	if s.Unknown.User == "" {
-		return missing
-	}
-	return slices.DeleteFunc(missing, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") })
 }

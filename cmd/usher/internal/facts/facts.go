@@ -129,6 +129,8 @@ type Store struct {
 	input map[result.Identity]bool
 	// assumed are the namespaces of the requests.
 	assumed map[string]bool
+	// labels are those that they have besides the one with their name.
+	labels map[string]string
 	// absent is the object that a request creates; the zero value is none.
 	absent result.Identity
 
@@ -159,7 +161,7 @@ func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 		name = o.APIVersion + " " + o.Kind + " *"
 	}
 	if err != nil && o.APIVersion == "v1" && o.Kind == "Namespace" && s.assumed[o.Name] {
-		found, err = object.Namespace(o.Name), nil
+		found, err = s.assume(o.Name), nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

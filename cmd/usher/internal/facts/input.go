@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -112,10 +113,26 @@ func (s *Store) Assume(namespaces []string) {
 	if s == nil {
 		return
 	}
-	s.assumed = map[string]bool{}
+	s.assumed, s.labels = map[string]bool{}, nil
 	for _, name := range namespaces {
 		s.assumed[name] = true
 	}
+}
+
+// Label says which labels assumed namespaces have besides the one with their name, until the next call of Assume.
+func (s *Store) Label(with map[string]string) { s.labels = with }
+
+// assume returns an assumed namespace.
+func (s *Store) assume(name string) map[string]any {
+	namespace := object.Namespace(name)
+	metadata, _ := namespace["metadata"].(map[string]any)
+	all, _ := metadata["labels"].(map[string]any)
+	for key, value := range s.labels {
+		if key != corev1.LabelMetadataName {
+			all[key] = value
+		}
+	}
+	return namespace
 }
 
 // Decide says which request is decided from now on: what it creates does not exist yet, unless --facts has it. A
