@@ -35,7 +35,9 @@ const (
 )
 
 // Kinds returns all kinds, in order.
-func Kinds() []Kind { return []Kind{Failing, Denied, PodsDenied, Unknown, Changed, Warned, Reason, Allowed} }
+func Kinds() []Kind {
+	return []Kind{Failing, Denied, PodsDenied, Unknown, Changed, Warned, Reason, Allowed}
+}
 
 // A Difference is what one policy makes of a request that it did not make of it before.
 type Difference struct {
