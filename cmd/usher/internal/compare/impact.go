@@ -271,6 +271,9 @@ func (f *Flags) side(cmd *cobra.Command, s cli.Streams, before policies.Set, pat
 		if err != nil {
 			return set, fmt.Errorf("%s: %w", strings.Join(paths, ", "), err)
 		}
+		if set.OfCandidates() {
+			return before.Replacing(set), nil
+		}
 		return set, nil
 	}
 	if len(files)+len(stored) == 0 {

@@ -222,19 +222,7 @@ func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string) (Set, e
 	if err != nil {
 		return Set{}, err
 	}
-	known := map[usher.PolicyRef]bool{}
-	for i := range files.compiled {
-		known[files.compiled[i].Ref] = true
-	}
-	all := files.compiled
-	theirs := map[usher.PolicyRef]bool{}
-	for i := range p.compiled {
-		theirs[p.compiled[i].Ref] = p.compiled[i].Elsewhere
-		if !known[p.compiled[i].Ref] {
-			all = append(all, p.compiled[i])
-		}
-	}
-	return setOf(p.compiler, all, theirs), nil
+	return p.Replacing(files), nil
 }
 
 // ErrNone means that there is no policy, neither in files nor among those of a cluster that the user may list.
@@ -261,7 +249,15 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 	if errs := rule.Errors(bounded.Problems(set, all)); len(errs) > 0 {
 		return Set{}, invalid(cmd, s, errs)
 	}
+	all, read, err := inForce(all)
+	if err != nil {
+		return Set{}, err
+	}
+	read.note(cmd, s)
 	known := map[usher.PolicyRef]bool{}
+	if read.inForce {
+		known = read.replaced
+	}
 	for i := range all {
 		known[all[i].Ref] = true
 	}

@@ -33,7 +33,8 @@ type Set struct {
 
 	compiler bounded.Compiler
 	// compiled has the rules of Rules.
-	compiled []compile.Compiled
+	compiled   []compile.Compiled
+	candidates candidates
 }
 
 // None returns a set without policies.
@@ -108,7 +109,11 @@ func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (S
 	if err != nil {
 		return Set{}, err
 	}
-	return none.After(cmd, s, paths)
+	set, err := none.After(cmd, s, paths)
+	if err == nil && set.OfCandidates() && len(set.compiled) == 0 {
+		err = fmt.Errorf("%s embeds no policies: what is left without one that it removes is in other files", set.candidates.refs[0])
+	}
+	return set, err
 }
 
 // After is [Usable] for policies that come after those of another set: what did not change is compiled
@@ -125,6 +130,7 @@ func (p Set) After(cmd *cobra.Command, s cli.Streams, paths []string) (Set, erro
 	if len(errs) > 0 {
 		return Set{}, invalid(cmd, s, errs)
 	}
+	after.candidates.note(cmd, s)
 	return after, nil
 }
 
@@ -148,7 +154,10 @@ func (p Set) AfterText(ctx context.Context, set source.Set) (Set, []rule.Problem
 	if errs := rule.Errors(bounded.Problems(set, compiled)); len(errs) > 0 {
 		return Set{}, errs, nil
 	}
-	return setOf(p.compiler, compiled, nil), nil, nil
+	deciding, read, err := inForce(compiled)
+	after := setOf(p.compiler, deciding, nil)
+	after.candidates = read
+	return after, nil, err
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
