@@ -55,7 +55,8 @@ that exist, and with --from-cluster they come from a cluster. Nothing is written
 
 With --from-cluster and without -f the objects, too, are those of the cluster, of all kinds
 that the policies are for, as if each were created now: see 'usher audit'. With -n these are
-the objects of one namespace, for which the rights of a user of that namespace suffice.
+the objects of one namespace, for which the rights of a user of that namespace suffice: a note
+says which kinds they may not list.
 
 The exit status is 0 if nothing would be refused, 1 if something would be, a policy fails or
 a kind cannot be read, and 2 if policies or objects cannot be used.`,
@@ -210,6 +211,8 @@ type libraryReport struct {
 	// nothing about objects without a request.
 	Unread    []string         `json:"unread,omitempty"`
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
+	// LeftOut are the kinds that a user of the namespace may not list.
+	LeftOut []string `json:"leftOut,omitempty"`
 
 	// readers are the policies that read each of the missing facts.
 	readers map[string][]string

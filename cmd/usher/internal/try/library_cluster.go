@@ -82,6 +82,8 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 	}
 	objects, read := map[result.Identity]*triedObject{}, map[schema.GroupVersionResource]int{}
 	var order []result.Identity
+	var forbidden, forbiddenKinds []string
+	readable := false
 	for i := range parts {
 		audited, err := f.judge(cmd, s, config, parts[i].Set, f.namespace)
 		if err != nil {
@@ -89,6 +91,10 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 		}
 		for i := range audited.Results {
 			r := &audited.Results[i].Result
+			if kind := audited.Results[i].Forbidden; r.Object.Name == "" && kind != "" && f.namespace != "" {
+				forbidden, forbiddenKinds = append(forbidden, r.Message), append(forbiddenKinds, kind)
+				continue
+			}
 			if r.Object.Name == "" {
 				report.unread(r.Message)
 				continue
@@ -103,9 +109,11 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 		}
 		for _, k := range audited.Kinds {
 			read[schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}] = k.Objects
+			readable = readable || k.Complete
 		}
 		report.NotJudged = append(report.NotJudged, audited.NotJudged...)
 	}
+	report.leaveOut(cmd, s, forbidden, forbiddenKinds, readable)
 	for _, name := range order {
 		report.addTried(objects[name])
 	}
@@ -115,6 +123,20 @@ func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, parts []par
 	}
 	report.finish()
 	return nil
+}
+
+// leaveOut says which kinds a user of a namespace may not list. If that is all kinds, nothing was tried.
+func (r *libraryReport) leaveOut(cmd *cobra.Command, s cli.Streams, messages, kinds []string, others bool) {
+	if !others {
+		for _, message := range messages {
+			r.unread(message)
+		}
+		return
+	}
+	slices.Sort(kinds)
+	if r.LeftOut = slices.Compact(kinds); len(kinds) > 0 {
+		cli.Notef(cmd, s, "note", "you may not list %s: these are left out", strings.Join(r.LeftOut, ", "))
+	}
 }
 
 // add adds a result of an audit. Only those of rules that change objects have no action.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/observe"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
 	"github.com/usher-dev/usher/internal/lang/cue"
 )
@@ -24,6 +25,6 @@ func TestMain(m *testing.M) {
 
 func newRoot(s cli.Streams) *cobra.Command {
 	root := &cobra.Command{Use: "usher"}
-	root.AddCommand(try.Decide(s), try.Explain(s), try.Exempt(s))
+	root.AddCommand(try.Decide(s), try.Explain(s), try.Exempt(s), try.Library(s, observe.Cluster))
 	return root
 }
