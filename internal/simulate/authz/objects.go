@@ -18,6 +18,8 @@ type Objects struct {
 	Roles               []rbacv1.Role
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
 	RoleBindings        []rbacv1.RoleBinding
+	// Unread are the resources of those that could not be read, such as clusterroles.
+	Unread []string
 }
 
 // FromTrees picks out the objects of RBAC among decoded objects.

@@ -20,6 +20,8 @@ type RBAC struct {
 	roles map[roleKey][]rbacv1.PolicyRule
 	// bindings are those of the cluster, then those of namespaces.
 	bindings []Binding
+	// unread are the resources of roles that could not be read.
+	unread []string
 }
 
 // A roleKey names a role; those of the cluster have no namespace.
@@ -34,7 +36,7 @@ type Binding struct {
 
 // NewRBAC prepares objects for requests. It returns what cannot be simulated exactly.
 func NewRBAC(o Objects) (*RBAC, []string) {
-	b := &RBAC{roles: map[roleKey][]rbacv1.PolicyRule{}}
+	b := &RBAC{roles: map[roleKey][]rbacv1.PolicyRule{}, unread: o.Unread}
 	var warnings []string
 	for i := range o.ClusterRoles {
 		role := &o.ClusterRoles[i]
@@ -155,7 +157,10 @@ func (b *RBAC) rules(binding *Binding) ([]rbacv1.PolicyRule, error) {
 		return nil, fmt.Errorf("unsupported role reference kind: %q", binding.Role.Kind)
 	}
 	rules, ok := b.roles[key]
-	if !ok {
+	switch {
+	case !ok && slices.Contains(b.unread, resource+"s"):
+		return nil, fmt.Errorf("%s %q could not be read", resource, binding.Role.Name)
+	case !ok:
 		return nil, apierrors.NewNotFound(rbacv1.Resource(resource), binding.Role.Name)
 	}
 	return rules, nil

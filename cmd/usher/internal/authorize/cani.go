@@ -39,7 +39,8 @@ clause that keeps them from it, and what would pass in place of what is denied.
 With --kubeconfig the cluster's API server is asked, too, in a SubjectAccessReview. An
 answer that differs comes first: the API server has policies in files, which --policies
 would name, or other authorizers, or remembers an answer for half a minute. With --policies
-or --rbac the question is about what the cluster may not have: then it is a note.
+or --rbac the question is about what the cluster may not have: then it is a note. Where
+roles, bindings or policies cannot be read, the cluster's answer is the one that counts.
 
 A resource can be written with its group, such as deployments.apps; a path begins with a
 slash. Without -n a request is for all namespaces; namespaces/NAME is in the namespace NAME,
@@ -64,7 +65,7 @@ allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --polic
 				return err
 			case report.disputed():
 				return cli.ErrDisputed
-			case !report.Allowed:
+			case !report.allowed():
 				return cli.ErrNegative
 			}
 			return nil
@@ -105,6 +106,8 @@ func (f *canIFlags) answer(cmd *cobra.Command, s cli.Streams, args []string) (*c
 			w.warnings = append(w.warnings, err.Error())
 		}
 		report.WhatIf = f.world.whatIf()
+		report.Partial = len(w.leftOut)+len(w.within) > 0
+		report.refusable = isWrite(r)
 	}
 	w.warn(cmd, s)
 	return report, nil

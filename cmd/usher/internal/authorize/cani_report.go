@@ -3,6 +3,7 @@ package authorize
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -28,6 +29,11 @@ type canIReport struct {
 	Cluster *clusterAnswer `json:"cluster,omitempty"`
 	// WhatIf says that the cluster may answer differently: policies or roles need not be its own.
 	WhatIf bool `json:"whatIf,omitempty"`
+	// Partial says that roles, bindings or policies of the cluster could not be read.
+	Partial bool `json:"partial,omitempty"`
+
+	// refusable reports that policies about writes of objects may refuse the request.
+	refusable bool
 }
 
 type stageReport struct {
@@ -58,13 +64,31 @@ func (c *clusterAnswer) String() string {
 func (r *canIReport) differs() bool { return r.Cluster != nil && r.Cluster.Allowed != r.Allowed }
 
 // disputed reports whether it does although it should not.
-func (r *canIReport) disputed() bool { return r.differs() && !r.WhatIf }
+func (r *canIReport) disputed() bool { return r.differs() && !r.WhatIf && !r.Partial }
+
+// deferred reports whether the API server's answer counts, as it knows what could not be read here.
+func (r *canIReport) deferred() bool { return r.differs() && !r.WhatIf && r.Partial }
+
+// allowed reports whether the request is allowed.
+func (r *canIReport) allowed() bool {
+	if r.deferred() {
+		return r.Cluster.Allowed
+	}
+	return r.Allowed
+}
 
 func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 	var b strings.Builder
 	if r.disputed() {
 		fmt.Fprintf(&b, "%s: %s\n", cli.Paint(p.Red, "THE CLUSTER ANSWERS DIFFERENTLY"), r.Cluster)
 		b.WriteString("It may have policies in files (name them with --policies), other authorizers, or an answer that it remembers.\nFrom what is known here: ")
+	}
+	if r.deferred() {
+		says := map[bool]string{true: cli.Paint(p.Green, "ALLOWED"), false: cli.Paint(p.Red, "NOT ALLOWED")}[r.Cluster.Allowed]
+		if r.Cluster.Reason != "" {
+			says += ": " + r.Cluster.Reason
+		}
+		fmt.Fprintf(&b, "%s (as the cluster answers)\nFrom what you may read: ", says)
 	}
 	b.WriteString(r.headline(p) + "\n")
 	if explain {
@@ -77,14 +101,22 @@ func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 		}
 	}
 	switch {
-	case r.disputed(): // That came first.
+	case r.disputed(), r.deferred(): // That came first.
 	case r.differs():
 		fmt.Fprintf(&b, "Note: the cluster, which may not have these policies and roles, says: %s\n", r.Cluster)
 	case explain && r.Cluster != nil:
 		fmt.Fprintf(&b, "The cluster says: %s\n", r.Cluster)
 	}
+	if r.refusable && r.allowed() {
+		b.WriteString("Note: admission policies may still refuse it: see 'usher decide --from-cluster', for a deletion with --operation DELETE\n")
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// isWrite reports whether API servers ask admission policies about a request.
+func isWrite(r *usher.Request) bool {
+	return !r.Access.NonResource && slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Access.Verb)
 }
 
 // headline is the answer in one line.

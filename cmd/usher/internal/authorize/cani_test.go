@@ -126,6 +126,8 @@ func TestTenantAsks(t *testing.T) {
 			{"metadata": {"name": "read", "namespace": "shop"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]}]}`,
 		rbac + "rolebindings": `{"kind": "RoleBindingList", "items": [
 			{"metadata": {"name": "read", "namespace": "shop"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "read"},
+			"subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}]},
+			{"metadata": {"name": "edit", "namespace": "shop"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
 			"subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}]}]}`,
 		"/apis/usher.dev/v1alpha1/namespaces/shop/authorizationpolicies": `{"kind": "AuthorizationPolicyList", "apiVersion": "usher.dev/v1alpha1", "items": []}`,
 		"/apis/authentication.k8s.io/v1/selfsubjectreviews":              `{"kind": "SelfSubjectReview", "status": {"userInfo": {"username": "jane"}}}`,
@@ -137,13 +139,15 @@ func TestTenantAsks(t *testing.T) {
 		status   int
 		out, err string
 	}{
-		{"in the namespace", []string{"-n", "shop"}, cli.ExitOK, "ALLOWED by rbac", "warning: you may not list clusterauthorizationpolicies, clusterroles, clusterrolebindings: the answer is without them\n" +
+		{"in the namespace", []string{"get", "secrets/db", "-n", "shop"}, cli.ExitOK, "ALLOWED by rbac", "warning: you may not list clusterauthorizationpolicies, clusterroles, clusterrolebindings: the answer is without them\n" +
 			"warning: you may list authorizationpolicies, roles, rolebindings in namespace shop only: the answer is without those elsewhere\n"},
-		{"elsewhere", []string{"-n", "lab"}, cli.ExitDisputed, "THE CLUSTER ANSWERS DIFFERENTLY: allowed", "authorizationpolicies, clusterroles, roles, clusterrolebindings, rolebindings: the answer is without them"},
-		{"without a namespace", nil, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
+		{"by a role that cannot be read", []string{"delete", "configmaps/keep", "-n", "shop"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: " +
+			`NOT ALLOWED by anybody: RBAC: clusterrole "edit" could not be read` + "\nNote: admission policies may still refuse it: ", "you may not list clusterauthorizationpolicies, clusterroles, "},
+		{"elsewhere", []string{"get", "secrets/db", "-n", "lab"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: NOT ALLOWED by anybody", "authorizationpolicies, clusterroles, roles, clusterrolebindings, rolebindings: the answer is without them"},
+		{"without a namespace", []string{"get", "secrets/db"}, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
 	} {
 		var stdout, stderr bytes.Buffer
-		args := append([]string{"authz", "can-i", "get", "secrets/db", "--kubeconfig", kubeconfig}, row.args...)
+		args := append([]string{"authz", "can-i", "--kubeconfig", kubeconfig}, row.args...)
 		status := cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
 			root := &cobra.Command{Use: "usher"}
 			root.AddCommand(authorize.Command(s))

@@ -93,5 +93,6 @@ func (w *World) clusterRBAC(ctx context.Context) (simulate.Objects, error) {
 			return o, err
 		}
 	}
+	o.Unread = w.leftOut
 	return o, nil
 }
