@@ -54,7 +54,7 @@ func (m *Match) Explain(field string, in *rule.Input) (told []rule.Expression, s
 	if skipped || m.namespaces == nil || clusterScoped(in.Request) {
 		return told, skipped || m.namespaces != nil && m.inNamespaces, nil
 	}
-	namespace, err := m.namespaceOf(in)
+	namespace, err := namespaceOf(in)
 	if err != nil {
 		return told, false, fmt.Errorf("read namespace: %w", err)
 	}

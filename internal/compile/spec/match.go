@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -22,8 +21,6 @@ type Match struct {
 
 	own                *rule.ResourceMatch
 	namespaces, labels labels.Selector
-	// byName says that the namespaceSelector reads nothing but the name, which requests have.
-	byName bool
 	// notLabels and notNamespaces say that a selector does not match. Few requests have anybody who
 	// reads it, and writing it takes longer than matching.
 	notLabels, notNamespaces string
@@ -75,7 +72,7 @@ func (m *Match) SelectsNamespace(namespace map[string]any) bool {
 func (m *Match) Selects() bool { return m.labels != nil || m.namespaces != nil }
 
 // Brief reports whether Skips and Mismatch need no facts, and take a moment.
-func (m *Match) Brief() bool { return m == nil || m.namespaces == nil || m.byName }
+func (m *Match) Brief() bool { return m == nil || m.namespaces == nil }
 
 // AddPaths adds the paths that the selectors read in objects.
 func (m *Match) AddPaths(object, old *usher.Paths) {
@@ -97,10 +94,7 @@ func (m *Match) DependsOn() rule.Dependencies {
 		all = m.own.DependsOn()
 	}
 	if m.namespaces != nil {
-		all |= rule.OnNamespace
-	}
-	if m.namespaces != nil && !m.byName {
-		all |= rule.OnObjects
+		all |= rule.OnNamespace | rule.OnObjects
 	}
 	return all
 }
@@ -152,7 +146,6 @@ func (c *Compilation) Match(field string, m *admissionv1.MatchResources) Match {
 		match.notLabels = fmt.Sprintf("labels do not match the objectSelector %q", match.labels)
 	}
 	if match.namespaces != nil {
-		match.byName = readsNameOnly(match.namespaces)
 		match.selected = rule.Shared{Expression: rule.DigestOf("namespaceSelector", match.namespaces.String())}
 		match.notNamespaces = fmt.Sprintf("the labels of the namespace do not match the namespaceSelector %q", match.namespaces)
 	}
@@ -194,12 +187,6 @@ func (c *Compilation) selector(field string, s *metav1.LabelSelector) labels.Sel
 		return nil
 	}
 	return selector
-}
-
-// readsNameOnly reports whether a selector of namespaces reads no label but the one with the name.
-func readsNameOnly(selector labels.Selector) bool {
-	requirements, selectable := selector.Requirements()
-	return selectable && !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
 func (c *Compilation) resourceRules(field string, rules []admissionv1.NamedRuleWithOperations) []rule.ResourceRule {
@@ -303,7 +290,7 @@ func (m *Match) selects(in *rule.Input) (bool, error) {
 	if place != nil && *place != nil {
 		return (*place).(bool), nil
 	}
-	namespace, err := m.namespaceOf(in)
+	namespace, err := namespaceOf(in)
 	if err != nil {
 		return false, err
 	}
@@ -338,15 +325,10 @@ func selects(selector labels.Selector, object map[string]any) bool {
 	return ok && selector.Matches(of)
 }
 
-// namespaceOf returns the namespace whose labels count: one that is being written is the object. The label with the
-// name is known without it: API servers set it, and nobody can change it.
-func (m *Match) namespaceOf(in *rule.Input) (map[string]any, error) {
-	switch {
-	case writesNamespace(in.Request):
+// namespaceOf returns the namespace whose labels count: one that is being written is the object.
+func namespaceOf(in *rule.Input) (map[string]any, error) {
+	if writesNamespace(in.Request) {
 		return matched(in), nil
-	case m.byName:
-		named := map[string]any{corev1.LabelMetadataName: in.Request.Namespace}
-		return map[string]any{"metadata": map[string]any{"labels": named}}, nil
 	}
 	return admission.Namespace(in.Memo, in.Facts, in.Request.Namespace)
 }
