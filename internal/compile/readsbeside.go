@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/usher-dev/usher/api"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
@@ -34,8 +35,8 @@ func (c *Compiled) ReadsBeside() string {
 	if s := c.ObjectSpec(); s != nil && len(s.Data) > 0 {
 		return "data." + s.Data[0].Name
 	}
-	if slices.ContainsFunc(c.matches(), func(m *admissionv1.MatchResources) bool {
-		return m != nil && m.NamespaceSelector != nil && len(m.NamespaceSelector.MatchLabels)+len(m.NamespaceSelector.MatchExpressions) > 0
+	if slices.ContainsFunc(Matches(c.Policy.Object), func(m *admissionv1.MatchResources) bool {
+		return m.NamespaceSelector != nil && len(m.NamespaceSelector.MatchLabels)+len(m.NamespaceSelector.MatchExpressions) > 0
 	}) {
 		return "the labels of namespaces"
 	}
@@ -45,7 +46,7 @@ func (c *Compiled) ReadsBeside() string {
 // NamespaceSelectors returns the selectors of namespaces of a policy, a binding or an exemption. It reports whether
 // it reads nothing else of the namespace of a request.
 func NamespaceSelectors(c *Compiled) (selectors []labels.Selector, only bool) {
-	matches := c.matches()
+	matches := Matches(c.Policy.Object)
 	switch x := c.Policy.Object.(type) {
 	case *usherv1alpha1.ClusterPolicyExemption:
 		matches = append(matches, x.Spec.MatchConstraints)
@@ -92,25 +93,30 @@ func (c *Compiled) traced() string {
 	return ""
 }
 
-// matches returns what a policy and its bindings are for; some may be nil.
-func (c *Compiled) matches() []*admissionv1.MatchResources {
-	switch p := c.Policy.Object.(type) {
-	case *admissionv1.ValidatingAdmissionPolicy:
-		return []*admissionv1.MatchResources{p.Spec.MatchConstraints}
-	case *admissionv1.MutatingAdmissionPolicy:
-		return []*admissionv1.MatchResources{p.Spec.MatchConstraints}
-	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		return []*admissionv1.MatchResources{p.Spec.MatchResources}
-	case *admissionv1.MutatingAdmissionPolicyBinding:
-		return []*admissionv1.MatchResources{p.Spec.MatchResources}
+// Matches returns what a policy or a binding is for, and the bindings that an object policy has.
+func Matches(policy api.Object) []*admissionv1.MatchResources {
+	var all []*admissionv1.MatchResources
+	switch spec := api.Spec(policy).(type) {
+	case *admissionv1.ValidatingAdmissionPolicySpec:
+		all = append(all, spec.MatchConstraints)
+	case *admissionv1.MutatingAdmissionPolicySpec:
+		all = append(all, spec.MatchConstraints)
+	case *admissionv1.ValidatingAdmissionPolicyBindingSpec:
+		all = append(all, spec.MatchResources)
+	case *admissionv1.MutatingAdmissionPolicyBindingSpec:
+		all = append(all, spec.MatchResources)
+	case *usherv1alpha1.ClusterObjectPolicySpec:
+		all = selectedBy(&spec.ObjectPolicySpec)
+	case *usherv1alpha1.ObjectPolicySpec:
+		all = selectedBy(spec)
 	}
-	s := c.ObjectSpec()
-	if s == nil {
-		return nil
-	}
-	all := []*admissionv1.MatchResources{&s.MatchConstraints}
-	for i := range s.Bindings {
-		all = append(all, s.Bindings[i].MatchResources)
+	return slices.DeleteFunc(all, func(m *admissionv1.MatchResources) bool { return m == nil })
+}
+
+func selectedBy(spec *usherv1alpha1.ObjectPolicySpec) []*admissionv1.MatchResources {
+	all := []*admissionv1.MatchResources{&spec.MatchConstraints}
+	for i := range spec.Bindings {
+		all = append(all, spec.Bindings[i].MatchResources)
 	}
 	return all
 }

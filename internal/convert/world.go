@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strconv"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/compile"
 )
 
 // A world is what requests may be about, besides objects: users, namespaces and labels.
@@ -45,7 +44,7 @@ func worldOf(c *Conversion, objects []map[string]any) *world {
 		}
 	}
 	for _, o := range slices.Concat(c.From, c.To) {
-		for _, m := range matchesOf(o) {
+		for _, m := range compile.Matches(o) {
 			w.addNamespaces(m.NamespaceSelector)
 			w.labels = append(w.labels, labelsFor(m.ObjectSelector)...)
 		}
@@ -201,35 +200,6 @@ func (w *world) request(sample *usher.Request, namespace, user, labels int) *ush
 		r.Namespace = w.namespaces[namespace]
 	}
 	return &r
-}
-
-// matchesOf returns the constraints of a policy or a binding.
-func matchesOf(o api.Object) []*admissionv1.MatchResources {
-	var all []*admissionv1.MatchResources
-	switch spec := api.Spec(o).(type) {
-	case *admissionv1.ValidatingAdmissionPolicySpec:
-		all = append(all, spec.MatchConstraints)
-	case *admissionv1.MutatingAdmissionPolicySpec:
-		all = append(all, spec.MatchConstraints)
-	case *admissionv1.ValidatingAdmissionPolicyBindingSpec:
-		all = append(all, spec.MatchResources)
-	case *admissionv1.MutatingAdmissionPolicyBindingSpec:
-		all = append(all, spec.MatchResources)
-	case *v1alpha1.ClusterObjectPolicySpec:
-		all = boundBy(&spec.ObjectPolicySpec)
-	case *v1alpha1.ObjectPolicySpec:
-		all = boundBy(spec)
-	}
-	return slices.DeleteFunc(all, func(m *admissionv1.MatchResources) bool { return m == nil })
-}
-
-// boundBy returns the constraints of an object policy, and those of its bindings.
-func boundBy(spec *v1alpha1.ObjectPolicySpec) []*admissionv1.MatchResources {
-	all := []*admissionv1.MatchResources{&spec.MatchConstraints}
-	for i := range spec.Bindings {
-		all = append(all, spec.Bindings[i].MatchResources)
-	}
-	return all
 }
 
 // inPlaceOf returns the params that policies have in place.
