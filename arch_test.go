@@ -162,7 +162,7 @@ var mayImport = []struct {
 	// Explanations for people, of commands and of programs.
 	{"internal/explain/text", []string{".", "internal/explain", "internal/printable", "internal/rule"}},
 	// What an engine says of requests to authorize, for both.
-	{"internal/explain/authz", []string{".", "internal/engine/authz", "internal/explain/text", "internal/printable", "internal/rule/authz"}},
+	{"internal/explain/authz", []string{".", "internal/engine/authz", "internal/explain/text", "internal/printable", "internal/rule", "internal/rule/authz"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall", "internal/printable"}},
 	// What embedders use of them.

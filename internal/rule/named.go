@@ -19,6 +19,14 @@ func Names(text string, p usher.PolicyRef) bool {
 	return ok && (rest == "" || rest == p.Kind+"/")
 }
 
+// FullName returns the text that names a policy alone, also as an argument of kubectl: KIND/NAME or KIND/NAMESPACE/NAME.
+func FullName(p usher.PolicyRef) string {
+	if p.Namespace == "" {
+		return p.Kind + "/" + p.Name
+	}
+	return p.Kind + "/" + p.Namespace + "/" + p.Name
+}
+
 // Unknown says that a text names none of the policies, and which one it most likely means; "" if it names one.
 func Unknown(text string, policies []usher.PolicyRef) string {
 	var words []string
@@ -26,11 +34,8 @@ func Unknown(text string, policies []usher.PolicyRef) string {
 		if Names(text, p) {
 			return ""
 		}
-		full := p.Name
-		if p.Namespace != "" {
-			full = p.Namespace + "/" + p.Name
-		}
-		for _, word := range []string{p.Name, full, p.Kind + "/" + full} {
+		full := FullName(p)
+		for _, word := range []string{p.Name, strings.TrimPrefix(full, p.Kind+"/"), full} {
 			if strings.Count(word, "/") == strings.Count(text, "/") {
 				words = append(words, word)
 			}

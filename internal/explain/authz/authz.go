@@ -11,6 +11,7 @@ import (
 	engine "github.com/usher-dev/usher/internal/engine/authz"
 	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
@@ -83,15 +84,7 @@ func ReasonsOf(x engine.Explanation, of func(authz.Effect) bool) Reasons {
 }
 
 func told(r *authz.Rule) Rule {
-	return Rule{Policy: Policy(r.Policy.Ref), Tier: r.Policy.Tier.String(), Effect: r.Policy.Effect.String(), Rule: r.Name}
-}
-
-// Policy returns the name of a policy as an argument for kubectl.
-func Policy(ref usher.PolicyRef) string {
-	if ref.Namespace != "" {
-		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
-	}
-	return ref.Kind + "/" + ref.Name
+	return Rule{Policy: rule.FullName(r.Policy.Ref), Tier: r.Policy.Tier.String(), Effect: r.Policy.Effect.String(), Rule: r.Name}
 }
 
 // Verdict returns a verdict in words.

@@ -14,7 +14,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
-	explain "github.com/usher-dev/usher/internal/explain/authz"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
@@ -111,7 +111,7 @@ func effectOrder(effect string) int {
 }
 
 func whatOf(r *authz.Rule) whatCan {
-	what := whatCan{Effect: r.Policy.Effect.String(), Verbs: texts(&r.Verbs), Via: explain.Policy(r.Policy.Ref), If: conditionsOf(r.Policy)}
+	what := whatCan{Effect: r.Policy.Effect.String(), Verbs: texts(&r.Verbs), Via: rule.FullName(r.Policy.Ref), If: conditionsOf(r.Policy)}
 	if r.URLs != nil {
 		what.Paths = texts(r.URLs)
 		return what

@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	explain "github.com/usher-dev/usher/internal/explain/authz"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
@@ -136,12 +137,12 @@ func (w *World) allowed(ctx context.Context, r *usher.Request) []whoCan {
 		}
 	}
 	q := authz.QueryOf(r, nil)
-	for _, rule := range w.rules {
-		if rule.Policy.Effect != authz.Allow || !rule.IsFor(&q) {
+	for _, one := range w.rules {
+		if one.Policy.Effect != authz.Allow || !one.IsFor(&q) {
 			continue
 		}
-		for _, who := range subjectsOf(rule.Policy) {
-			who.Via, who.If, who.within = explain.Policy(rule.Policy.Ref), conditionsOf(rule.Policy), rule.Own
+		for _, who := range subjectsOf(one.Policy) {
+			who.Via, who.If, who.within = rule.FullName(one.Policy.Ref), conditionsOf(one.Policy), one.Own
 			all = append(all, who)
 		}
 	}
@@ -231,7 +232,7 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 	}
 	for _, f := range decision.Findings {
 		if f.Outcome == usher.Rejected {
-			who.DeniedBy = append(who.DeniedBy, explain.Policy(f.Policy))
+			who.DeniedBy = append(who.DeniedBy, rule.FullName(f.Policy))
 		}
 	}
 	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
@@ -243,8 +244,8 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 func (w *World) mayDeny(r *usher.Request) []string {
 	var names []string
 	q := authz.QueryOf(r, nil)
-	for _, rule := range w.rules {
-		if name := explain.Policy(rule.Policy.Ref); rule.Policy.Effect == authz.Deny && !rule.Policy.Audit && rule.IsFor(&q) && !slices.Contains(names, name) {
+	for _, one := range w.rules {
+		if name := rule.FullName(one.Policy.Ref); one.Policy.Effect == authz.Deny && !one.Policy.Audit && one.IsFor(&q) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // ExemptLine returns the command that exempts an object that a candidate would deny, or that is denied and exists; empty
@@ -58,11 +59,7 @@ func Object(kind, namespace, name string) string {
 
 // Policy returns the argument that names a policy to --policy of usher watch.
 func Policy(ref usher.PolicyRef) string {
-	parts := []string{ref.Kind, ref.Namespace, ref.Name}
-	if ref.Namespace == "" {
-		parts = []string{ref.Kind, ref.Name}
-	}
-	return Quote(strings.Join(parts, "/"))
+	return Quote(rule.FullName(ref))
 }
 
 // ExplainLine returns the command that explains such a decision.
