@@ -152,15 +152,15 @@ func (d *evaluation) ended(ctx context.Context) bool { return !d.attempt.repeats
 // unreached is the finding of a rule that is not run, since ctx has ended. The error is that of ctx if
 // there is no decision.
 func (d *evaluation) unreached(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
-	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Failed, Ignored: d.ignores(r)}
+	var res result
+	finding := usher.Finding{Policy: r.Policy, Rule: r.Name}
 	if d.workload != nil {
 		finding.PodOf = d.workload.String()
 	}
 	if overdue(ctx) {
-		var res result
 		fail(d, r, &res, &finding, d.attempt.overdue(ctx, rule.ErrUnreached))
 		return res, finding, nil
 	}
-	finding.Err = ended(ctx, r)
-	return result{}, finding, finding.Err
+	finding.Outcome, finding.Err, finding.Ignored = usher.Failed, ended(ctx, r), d.ignores(r)
+	return res, finding, finding.Err
 }

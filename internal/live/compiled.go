@@ -27,9 +27,6 @@ func (f *inForce) Enforced() []compile.Compiled { return f.current.Load().enforc
 func (f *inForce) Named() []usher.PolicyRef {
 	current := f.current.Load()
 	var all []usher.PolicyRef
-	for i := range current.rules {
-		all = append(all, current.rules[i].Policy)
-	}
 	for i := range current.policies {
 		all = append(all, current.policies[i].Policy)
 	}

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,18 +44,8 @@ func (p Set) Idle() Idle {
 
 // Only returns those that keep says.
 func (i Idle) Only(keep func(usher.PolicyRef) bool) Idle {
-	var kept Idle
-	for _, one := range i.Suspended {
-		if keep(one.Policy) {
-			kept.Suspended = append(kept.Suspended, one)
-		}
-	}
-	for _, one := range i.Unproven {
-		if keep(one.Policy) {
-			kept.Unproven = append(kept.Unproven, one)
-		}
-	}
-	return kept
+	others := func(one Inactive) bool { return !keep(one.Policy) }
+	return Idle{slices.DeleteFunc(i.Suspended, others), slices.DeleteFunc(i.Unproven, others)}
 }
 
 // Print writes a line for each, for people.
