@@ -38,11 +38,7 @@ func (c *compilation) podTemplates(s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTem
 		c.Fail("spec.podTemplates", fmt.Sprintf("%q is not a value of podTemplates", s.PodTemplates), "use Deny, Warn or Off")
 		return v1alpha1.PodTemplatesOff
 	}
-	switch field, name := misspelledPods(resources); {
-	case createsPods(resources):
-	case field != "":
-		c.Fail(field, "there is no resource "+name+": the policy is not for pods that are created", "did you mean pods?")
-	default:
+	if !createsPods(resources) && !c.misnamesPods(resources) {
 		c.Fail(
 			"spec.podTemplates", "the policy is not for pods that are created, so it does not judge the pods of workloads",
 			"add pods with the operation CREATE to spec.matchConstraints.resourceRules, or remove podTemplates",
@@ -73,16 +69,30 @@ func SilentOnPods(s *v1alpha1.ObjectPolicySpec) bool {
 	})
 }
 
-// misspelledPods returns the field of a resource that is called as kubectl may call pods, and API servers do not.
-func misspelledPods(m *rule.ResourceMatch) (field, name string) {
+// misnamesPods reports whether a rule of a match is meant for pods, and names them as API servers do not: each
+// field that is wrong is a problem.
+func (c *compilation) misnamesPods(m *rule.ResourceMatch) bool {
+	found := false
 	for i, r := range m.Rules {
-		for j, name := range r.Resources {
-			if slices.Contains(r.Groups, "") && name != "pods" && slices.Contains([]string{"pod", "pods", "po"}, strings.ToLower(name)) {
-				return fmt.Sprintf("spec.matchConstraints.resourceRules[%d].resources[%d]", i, j), name
+		j := slices.IndexFunc(r.Resources, func(name string) bool { return slices.Contains([]string{"pods", "pod", "po"}, strings.ToLower(name)) })
+		if j < 0 {
+			continue
+		}
+		for _, wrong := range []struct {
+			is              bool
+			field, what, do string
+		}{
+			{!slices.Contains(r.Groups, "") && !slices.Contains(r.Groups, "*"), "apiGroups", "pods are not in the API group " + strings.Join(r.Groups, " or "), `did you mean apiGroups: [""]?`},
+			{!slices.Contains(r.Versions, "v1") && !slices.Contains(r.Versions, "*"), "apiVersions", "pods are not in the version " + strings.Join(r.Versions, " or "), "did you mean apiVersions: [v1]?"},
+			{!slices.Contains(r.Resources, "pods"), fmt.Sprintf("resources[%d]", j), "there is no resource " + r.Resources[j], "did you mean pods?"},
+		} {
+			if wrong.is {
+				found = true
+				c.Fail(fmt.Sprintf("spec.matchConstraints.resourceRules[%d].%s", i, wrong.field), wrong.what+": the policy is not for pods that are created", wrong.do)
 			}
 		}
 	}
-	return "", ""
+	return found
 }
 
 // createsPods reports whether a match is for a pod that is created, whose name is not known yet.

@@ -30,6 +30,11 @@ func TestPodTemplates(t *testing.T) {
 	cluster.Scope = new(admissionv1.ClusterScope)
 	apps := of("CREATE", "pods")
 	apps.APIGroups = []string{"metrics.k8s.io"}
+	old, confused := of("CREATE", "pods"), of("CREATE", "pod")
+	old.APIVersions = []string{"v1beta1"}
+	confused.APIGroups, confused.APIVersions = []string{"core"}, []string{"v2"}
+	const at = "spec.matchConstraints.resourceRules[0]."
+	const created = ": the policy is not for pods that are created"
 	const noPods = "spec.podTemplates: the policy is not for pods that are created, so it does not judge the pods of workloads"
 	const silent = "spec.podTemplates: the policy is for pods and for workloads that make them: it allows a workload whose pods it denies, without a warning"
 	for _, test := range []struct {
@@ -53,7 +58,13 @@ func TestPodTemplates(t *testing.T) {
 		{"pods are only updated", []admissionv1.NamedRuleWithOperations{of("UPDATE", "pods")}, "", false, false, ""},
 		{"the pods of another group", []admissionv1.NamedRuleWithOperations{apps}, "", false, false, ""},
 		{"other resources", []admissionv1.NamedRuleWithOperations{of("CREATE", "services")}, "Deny", false, false, noPods},
-		{"a resource that is misspelled", []admissionv1.NamedRuleWithOperations{of("CREATE", "pod")}, "Deny", false, false, "spec.matchConstraints.resourceRules[0].resources[0]: there is no resource pod: the policy is not for pods that are created"},
+		{"a resource that is misspelled", []admissionv1.NamedRuleWithOperations{of("CREATE", "pod")}, "Deny", false, false, at + "resources[0]: there is no resource pod" + created},
+		{"a version without pods", []admissionv1.NamedRuleWithOperations{old}, "Deny", false, false, at + "apiVersions: pods are not in the version v1beta1" + created},
+		{"a group without pods", []admissionv1.NamedRuleWithOperations{apps}, "Deny", false, false, at + "apiGroups: pods are not in the API group metrics.k8s.io" + created},
+		{
+			"all of them at once", []admissionv1.NamedRuleWithOperations{confused}, "Deny", false, false,
+			at + "apiGroups: pods are not in the API group core" + created + "\n" + at + "apiVersions: pods are not in the version v2" + created + "\n" + at + "resources[0]: there is no resource pod" + created,
+		},
 		{"a resource with a similar name", []admissionv1.NamedRuleWithOperations{of("CREATE", "nodes")}, "Deny", false, false, noPods},
 		{"pods that are only deleted, and it is to warn", []admissionv1.NamedRuleWithOperations{of("DELETE", "pods")}, "Warn", false, false, noPods},
 		{"subresources of pods", []admissionv1.NamedRuleWithOperations{of("UPDATE", "pods/ephemeralcontainers")}, "Warn", false, false, noPods},
