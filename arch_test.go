@@ -55,7 +55,7 @@ var mayImport = []struct {
 	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/jsontree", "internal/printable"}},
 	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/printable"}},
 	// What its dialects share knows expressions, and no policies.
-	{"internal/lang/cel", []string{".", "internal/lang/cel/closure", "internal/lang/cel/meter", "internal/lang/quantity", "internal/rule/allowance"}},
+	{"internal/lang/cel", []string{".", "internal/jsontree", "internal/lang/cel/closure", "internal/lang/cel/meter", "internal/lang/quantity", "internal/rule/allowance"}},
 	{"internal/lang/cel/meter", []string{"internal/rule/allowance"}},
 	// What can be parsed, for objects in any language.
 	{"internal/lang/quantity", nil},
@@ -357,8 +357,10 @@ func allowedImports(folder string) ([]string, bool) {
 	var allowed []string
 	best := -1
 	for _, row := range mayImport {
-		if matches([]string{row.folder}, folder) && len(row.folder) > best && (row.folder != "fact/..." || folder != "fact") {
-			best, allowed = len(row.folder), row.imports
+		// A row for the folder itself is closer than one for all below.
+		closeness := len(strings.TrimSuffix(row.folder, "/..."))
+		if matches([]string{row.folder}, folder) && (closeness > best || row.folder == folder) {
+			best, allowed = closeness, row.imports
 		}
 	}
 	return allowed, best >= 0

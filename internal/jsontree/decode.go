@@ -139,14 +139,15 @@ func (d *decoder) object(paths *Paths) (map[string]any, error) {
 	return object, nil
 }
 
-// array reads the whole array that begins here: elements are not selected.
-func (d *decoder) array() ([]any, error) {
+// array reads the array that begins here.
+func (d *decoder) array(paths *Paths) ([]any, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
+	inside := paths.element()
 	start := len(d.items)
 	for more := d.peek() != ']'; more; {
-		value, err := d.wanted(all)
+		value, err := d.wanted(inside)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +176,7 @@ func (d *decoder) wanted(paths *Paths) (any, error) {
 	case '{':
 		return d.object(paths)
 	case '[':
-		return d.array()
+		return d.array(paths)
 	}
 	value, err := d.scalar()
 	d.size.scalar(value)

@@ -32,6 +32,7 @@ var texts = []string{
 	`{"a":1`, `{"a":1,}`, `{"a":1,,"b":2}`, `{"a" 1}`, `{"a":}`, `{a:1}`, `{"a":[1,]}`, `{"a":[,1]}`, `{"a":[1 2]}`, `{"a":1}}`, `{"a":1} x`, `{"a":[1}`, `{"a":{"b":1]}`,
 	``, ` `, `null`, `true`, `1`, `"a"`, `[]`, `[{"a":1}]`, `nul`, `{`, `[`, `"`, `}`, `{,}`, `{"a"}`, "\ufeff{}", "{\"a\":1}\x00", "\x0b{}",
 	`{"a":` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + `}`,
+	`{"a":[{"a":1,"b":{"c":2}},{"b":3}, 4 ,null,[{"a":5,"b":6},7],[]]}`, `{"a":[{"a":1},]}`, `{"a":[{"a":1}`, `{"a":{"a":1,"b":[{"c":2}]}}`,
 	`{"metadata":{"name":"n","labels":{"x":"y"},"other":{"deep":[{"a":1}]}},"spec":{"list":[{"a":1,"b":2}],"n":null}}`,
 	`{"metadata":[1,2],"spec":"x"}`, `{"metadata":null}`, `{"metadata":{"labels":null}}`, `{"metadata":{"labels":{"a":1}},"metadata":{"name":"n"}}`,
 }
@@ -86,6 +87,8 @@ func FuzzDecode(f *testing.F) {
 // selections are some selections, with their paths.
 var selections = [][][]string{
 	{}, {{}}, {{"a"}}, {{"a", "b"}}, {{"a", "b", "c"}, {"b"}}, {{"metadata", "name"}, {"metadata", "labels"}}, {{"metadata", "labels", "x"}, {"spec", "n"}},
+	{{"a", jsontree.Element, "b"}}, {{"a", jsontree.Element, "a"}, {"a", jsontree.Presence}}, {{"a", jsontree.Element, jsontree.Element, "a"}}, {{"a", jsontree.Element}},
+	{{"a", jsontree.Element, "a"}, {"a", "b"}}, {{"spec", "list", jsontree.Element, "a"}, {"metadata", "other", "deep", jsontree.Element, jsontree.Presence}},
 	{{"a", "b"}, {"a"}}, {{"a"}, {"a", "b"}}, {{"request", "object", "metadata", "labels"}, {"request", "uid"}, {"request", "object", "spec", "containers", "0", "image"}},
 }
 
@@ -173,23 +176,45 @@ func same(a, b any) bool {
 
 // prune is what Select should return, the obvious way.
 func prune(tree map[string]any, paths [][]string) map[string]any {
-	pruned := map[string]any{}
-	inside := map[string][][]string{}
+	return pruned(tree, paths).(map[string]any)
+}
+
+func pruned(value any, paths [][]string) any {
+	fields, elements := map[string][][]string{}, [][]string{}
 	for _, path := range paths {
-		if len(path) == 0 {
-			return tree
-		}
-		if _, exists := tree[path[0]]; exists {
-			inside[path[0]] = append(inside[path[0]], path[1:])
-		}
-	}
-	for key, rest := range inside {
-		pruned[key] = tree[key]
-		if object, ok := tree[key].(map[string]any); ok {
-			pruned[key] = prune(object, rest)
+		switch {
+		case len(path) == 0:
+			return value
+		case path[0] == jsontree.Element:
+			elements = append(elements, path[1:])
+		default:
+			fields[path[0]] = append(fields[path[0]], path[1:])
 		}
 	}
-	return pruned
+	switch value := value.(type) {
+	case map[string]any:
+		if len(elements) > 0 {
+			return value
+		}
+		part := map[string]any{}
+		for key, rest := range fields {
+			if inside, exists := value[key]; exists {
+				part[key] = pruned(inside, rest)
+			}
+		}
+		return part
+	case []any:
+		delete(fields, jsontree.Presence)
+		if len(elements) == 0 || len(fields) > 0 {
+			return value
+		}
+		part := make([]any, len(value))
+		for i := range value {
+			part[i] = pruned(value[i], elements)
+		}
+		return part
+	}
+	return value
 }
 
 // many is an object with so many fields.
@@ -275,6 +300,8 @@ func TestMerge(t *testing.T) {
 		{paths("a.b"), paths("a.c", "d"), []string{"a.b", "a.c", "d.x"}, []string{"a", "a.d"}},
 		{paths("a.b.c"), paths("a.b"), []string{"a.b", "a.b.c"}, []string{"a"}},
 		{paths("a"), jsontree.All(), []string{"a", "z"}, nil},
+		{paths("a." + jsontree.Element + ".b"), paths("a."+jsontree.Element+".c", "d"), []string{"d"}, []string{"a", "a.b", "a.0.b"}},
+		{paths("a." + jsontree.Element + ".b"), paths("a"), []string{"a", "a.0.b"}, nil},
 		{paths("a"), nil, []string{"a"}, []string{"b"}},
 		{paths("a"), &jsontree.Paths{}, []string{"a"}, []string{"b"}},
 	} {

@@ -31,8 +31,14 @@ func AppendPart(to, data []byte, paths *Paths, skipIndex SkipIndex) ([]byte, err
 
 // appendPart appends what the paths select of the value that begins here.
 func (d *decoder) appendPart(to []byte, paths *Paths) ([]byte, error) {
-	if d.peek() == '{' && !paths.Whole() {
+	switch first := d.peek(); {
+	case paths.Whole():
+	case first == '{':
 		return d.appendObject(to, paths)
+	case first == '[':
+		if inside := paths.element(); !inside.whole {
+			return d.appendArray(to, inside)
+		}
 	}
 	start := d.at
 	err := d.value()
@@ -71,4 +77,24 @@ func (d *decoder) appendObject(to []byte, paths *Paths) ([]byte, error) {
 		}
 	}
 	return append(to, '}'), d.leave('}')
+}
+
+// appendArray appends what the paths select of each element of the array that begins here.
+func (d *decoder) appendArray(to []byte, paths *Paths) ([]byte, error) {
+	if err := d.enter(); err != nil {
+		return to, err
+	}
+	to = append(to, '[')
+	for more := d.peek() != ']'; more; {
+		var err error
+		if to, err = d.appendPart(to, paths); err != nil {
+			return to, err
+		}
+		if more = d.peek() == ','; more {
+			to = append(to, ',')
+			d.at++
+			d.peek()
+		}
+	}
+	return append(to, ']'), d.leave(']')
 }

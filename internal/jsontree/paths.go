@@ -7,14 +7,25 @@ import (
 	"strings"
 )
 
-// Paths select values of a tree. They lead from object to object; everything at and below the end
-// of a path is selected, and everything below a value that is not an object. The zero Paths, and
-// nil, select nothing. Paths that no longer change can be shared.
+// Paths select values of a tree. They lead from object to object, and with [Element] from an array to
+// its elements; everything at and below the end of a path is selected, and everything below a value
+// that is neither, or that another path leads through in another way. The zero Paths, and nil, select
+// nothing. Paths that no longer change can be shared.
 type Paths struct {
 	whole bool
 	// fields are in the order of their keys.
 	fields []field
+	// elements are where the paths go on in every element of an array.
+	elements *Paths
 }
+
+// Keys of paths, which objects do not have.
+const (
+	// Element leads to all elements of an array.
+	Element = "\x00*"
+	// Presence leads nowhere: an object at which it is the last key is selected without its fields.
+	Presence = "\x00"
+)
 
 // A field is where the paths go on under a key.
 type field struct {
@@ -36,11 +47,19 @@ func (p *Paths) Add(path ...string) {
 		}
 		p = p.at(key)
 	}
-	p.whole, p.fields = true, nil
+	p.becomeWhole()
 }
+
+func (p *Paths) becomeWhole() { *p = Paths{whole: true} }
 
 // at returns the paths that go on under a key, made if necessary.
 func (p *Paths) at(key string) *Paths {
+	if key == Element {
+		if p.elements == nil {
+			p.elements = &Paths{}
+		}
+		return p.elements
+	}
 	i, found := p.search(key)
 	if !found {
 		p.fields = slices.Insert(p.fields, i, field{key, &Paths{}})
@@ -54,7 +73,7 @@ func (p *Paths) search(key string) (at int, found bool) {
 }
 
 // few is up to how many fields it is faster to look at one after the other.
-const few = 8
+const few = 16
 
 // next returns the paths that go on under a key, nil if there are none.
 func (p *Paths) next(key string) *Paths {
@@ -105,10 +124,13 @@ func (p *Paths) Merge(other *Paths) {
 	switch {
 	case other == nil || p.whole:
 	case other.whole:
-		p.whole, p.fields = true, nil
+		p.becomeWhole()
 	default:
 		for _, f := range other.fields {
 			p.at(f.key).Merge(f.paths)
+		}
+		if other.elements != nil {
+			p.at(Element).Merge(other.elements)
 		}
 	}
 }
@@ -155,7 +177,7 @@ func (p *Paths) Within(other *Paths) bool {
 			return false
 		}
 	}
-	return true
+	return p.elements == nil || other.elements != nil && p.elements.Within(other.elements)
 }
 
 // Whole reports whether p leads everywhere.
@@ -175,12 +197,12 @@ func (p *Paths) Covers(path ...string) bool {
 // Meets reports whether p selects anything at, below or above path.
 func (p *Paths) Meets(path ...string) bool {
 	for _, key := range path {
-		if p == nil || p.whole {
+		if p == nil || p.whole || p.elements != nil {
 			break
 		}
 		p = p.next(key)
 	}
-	return p != nil && (p.whole || len(p.fields) > 0)
+	return p != nil && (p.whole || p.elements != nil || len(p.fields) > 0)
 }
 
 // CoversPointer is Covers for a JSON pointer, or for everything if it is none.
@@ -194,10 +216,21 @@ func (p *Paths) CoversPointer(pointer string) bool {
 	return p.Whole()
 }
 
-// field returns what p selects below a key, nil if nothing.
+// field returns what p selects below a key of an object, nil if nothing.
 func (p *Paths) field(key string) *Paths {
-	if p == nil || p.whole {
+	switch {
+	case p == nil || p.whole:
 		return p
+	case p.elements != nil:
+		return all
 	}
 	return p.next(key)
+}
+
+// element returns what p selects of the elements of an array.
+func (p *Paths) element() *Paths {
+	if p.whole || p.elements == nil || len(p.fields) > 1 || len(p.fields) == 1 && p.fields[0].key != Presence {
+		return all
+	}
+	return p.elements
 }

@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,15 +12,19 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsontree"
 )
 
 // Reads are what expressions read. The zero Reads are empty; Paths do not change after the last Add.
 type Reads struct {
 	// names are the variables that occur.
 	names map[string]bool
-	// whole are the paths whose values are read with everything below, by the name of the variable;
-	// present are those of which an expression asks whether there is a value, or null.
-	whole, present map[string][][]string
+	// read are the paths whose values are read with everything below, by the name of the variable, and
+	// whole what they are without lists whose elements are read in part; present are those of which an
+	// expression asks whether there is a value, or null.
+	read, whole, present map[string][][]string
+	// loops counts the loops.
+	loops int
 }
 
 // A Provenance says what a value is a part of.
@@ -64,10 +69,15 @@ func (r *Reads) Add(ast *cel.Ast, names map[string]Provenance) Provenance {
 // AddValue adds a value with everything below.
 func (r *Reads) AddValue(s Provenance) {
 	for _, o := range s.origins {
-		if r.whole == nil {
-			r.whole = map[string][][]string{}
+		if r.read == nil {
+			r.read, r.whole = map[string][][]string{}, map[string][][]string{}
 		}
-		r.whole[o.name] = appendPath(r.whole[o.name], o.path)
+		whole := o.path
+		if at := slices.Index(whole, jsontree.Element); at >= 0 {
+			whole = whole[:at]
+		}
+		r.read[o.name] = appendPath(r.read[o.name], o.path)
+		r.whole[o.name] = appendPath(r.whole[o.name], whole)
 	}
 	for _, field := range s.fields {
 		r.AddValue(field)
@@ -120,23 +130,20 @@ func (r *Reads) Only(names ...string) bool {
 	return true
 }
 
-// nowhere is a key that objects do not have. A path to it decodes an object without its fields.
-const nowhere = "\x00"
-
 // Paths returns the paths below a variable that are read.
 func (r *Reads) Paths(name string) *usher.Paths {
 	paths := &usher.Paths{}
-	for _, path := range r.whole[name] {
+	for _, path := range r.read[name] {
 		paths.Add(path...)
 	}
 	for _, path := range r.present[name] {
-		paths.Add(append(slices.Clone(path), nowhere)...)
+		paths.Add(append(slices.Clone(path), jsontree.Presence)...)
 	}
 	return paths
 }
 
-// Whole returns the paths below a variable whose values are read with everything below. They are
-// shared: do not change them.
+// Whole returns the paths below a variable whose values are read with everything below, or are lists
+// whose elements are. They are shared: do not change them.
 func (r *Reads) Whole(name string) [][]string { return r.whole[name] }
 
 // A tracing follows values through one expression.
@@ -160,10 +167,50 @@ func (t *tracing) expression(e celast.Expr) Provenance {
 		return t.call(e)
 	case celast.ComprehensionKind:
 		return t.loop(e.AsComprehension())
-	case celast.ListKind, celast.MapKind, celast.StructKind, celast.LiteralKind, celast.UnspecifiedExprKind:
+	case celast.ListKind:
+		return t.list(Parts(e))
+	case celast.MapKind, celast.StructKind, celast.LiteralKind, celast.UnspecifiedExprKind:
 		t.consume(Parts(e)...)
 	}
 	return Provenance{}
+}
+
+// list returns the source of a list of values: those that are elements of a list count as this list.
+func (t *tracing) list(elements []celast.Expr) Provenance {
+	var of Provenance
+	for _, e := range elements {
+		s := t.expression(e)
+		if list, ok := s.elementsOf(); ok {
+			of = of.or(list)
+		} else {
+			t.reads.AddValue(s)
+		}
+	}
+	return of
+}
+
+// elementsOf returns what the value is an element of, if it is one wherever it comes from.
+func (s Provenance) elementsOf() (Provenance, bool) {
+	if s.fields != nil {
+		return Provenance{}, false
+	}
+	var of Provenance
+	for _, o := range s.origins {
+		last := len(o.path) - 1
+		if last < 0 || o.path[last] != jsontree.Element {
+			return Provenance{}, false
+		}
+		of.origins = append(of.origins, origin{o.name, o.path[:last:last]})
+	}
+	return of, true
+}
+
+// addLength adds that there is a list, and how many elements it has; of another value, everything.
+func (r *Reads) addLength(s Provenance) {
+	r.AddValue(s.field(jsontree.Element).field(jsontree.Presence))
+	for _, field := range s.fields {
+		r.AddValue(field)
+	}
 }
 
 // consume reads the values of expressions with everything below.
@@ -247,6 +294,12 @@ func (t *tracing) call(e celast.Expr) Provenance {
 		if len(args) == 1 && function != "optional.unwrap" {
 			return t.expression(args[0])
 		}
+	case operators.Add:
+		// Concatenated lists have the elements of both; other values are read by what uses the result.
+		return t.expression(args[0]).or(t.expression(args[1]))
+	case "size":
+		t.reads.addLength(t.expression(args[0]))
+		return Provenance{}
 	case "hasValue", "type":
 		t.reads.addPresence(t.expression(args[0]))
 		return Provenance{}
@@ -266,14 +319,47 @@ func (t *tracing) loop(c celast.ComprehensionExpr) Provenance {
 	if IsEmptyList(c.IterRange()) {
 		return t.within(map[string]Provenance{c.AccuVar(): t.expression(c.AccuInit())}).expression(c.Result())
 	}
-	t.consume(c.IterRange(), c.AccuInit())
-	names := map[string]Provenance{c.AccuVar(): {}, c.IterVar(): {}}
+	list := t.expression(c.IterRange())
+	t.reads.addLength(list)
+	names := map[string]Provenance{c.IterVar(): list.field(jsontree.Element)}
 	if c.HasIterVar2() {
-		names[c.IterVar2()] = Provenance{}
+		names[c.IterVar()], names[c.IterVar2()] = Provenance{}, names[c.IterVar()]
 	}
-	t.within(names).consume(c.LoopCondition(), c.LoopStep())
-	t.within(map[string]Provenance{c.AccuVar(): {}}).consume(c.Result())
-	return Provenance{}
+	made := t.expression(c.AccuInit())
+	collected := fmt.Sprintf("\x00%d", t.reads.loops)
+	t.reads.loops++
+	names[c.AccuVar()] = Variable(collected)
+	inside := t.within(names)
+	inside.consume(c.LoopCondition())
+	made, taken := made.or(inside.expression(c.LoopStep())).without(collected)
+	if t.reads.forget(collected) || taken {
+		t.reads.AddValue(made)
+	}
+	return t.within(map[string]Provenance{c.AccuVar(): made}).expression(c.Result())
+}
+
+// without returns s without the value of a variable, and whether parts of that are in it.
+func (s Provenance) without(name string) (rest Provenance, parts bool) {
+	rest = Provenance{record: s.record, fields: s.fields}
+	for _, o := range s.origins {
+		if o.name != name {
+			rest.origins = append(rest.origins, o)
+		} else if len(o.path) > 0 {
+			parts = true
+		}
+	}
+	return rest, parts
+}
+
+// forget removes a variable, and reports whether anything of it is read.
+func (r *Reads) forget(name string) bool {
+	_, read := r.read[name]
+	_, present := r.present[name]
+	delete(r.names, name)
+	delete(r.read, name)
+	delete(r.whole, name)
+	delete(r.present, name)
+	return read || present
 }
 
 func (t *tracing) within(names map[string]Provenance) *tracing {
