@@ -6,7 +6,9 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,7 +37,7 @@ func Init(s cli.Streams) *cobra.Command {
 		Short: "Write a repository of policies to start from",
 		Long: `Init writes policies of packs with their test cases, a workflow that checks and tests them,
 hooks for pre-commit that do so before each commit, and a README, into a folder, which is the
-current one by default. Of these, files that exist stay as they are; if one of the policies or
+current one by default. Of these, files that exist stay as they are, and those that differ are named; if one of the policies or
 of their cases exists, nothing is written. The README says where the names of the folders are,
 for who renames one. With --pack none it writes only the workflow, the
 hooks and the README, beside policies that you have.
@@ -43,6 +45,7 @@ hooks and the README, beside policies that you have.
 --infrastructure-namespaces names the namespaces of the pod network, storage drivers, DNS and
 other add-ons of the cluster, without whose pods it cannot recover. The bindings of the policies
 leave them out, and the workflow and the hooks have 'usher check' try the policies there.
+Without the flag, they are those that the hooks or the workflow of the folder name.
 
 The cases have the params and actions of the pack, so that they pass with any --params and
 --action, and go on passing when you change those of the policies.`,
@@ -161,26 +164,83 @@ func (n names) read(file string) ([]byte, error) {
 
 // write writes a repository into a folder, and says what to do next.
 func (n names) write(cmd *cobra.Command, s cli.Streams, dir string, policies []library.Policy, settings []library.Settings) error {
+	known := cmd.Flags().Changed(packs.InfrastructureFlag)
+	if named := infrastructure(existing(dir, hooksFile), existing(dir, workflowFile)); !known && len(named) > 0 {
+		n.addons, known = named, true
+	}
 	made, err := n.repository(dir, policies, settings)
 	if err != nil {
 		return err
 	}
 	kept, err := files.Write(dir, made, files.Keep)
 	if _, ok := errors.AsType[*files.ExistsError](err); ok {
-		err = fmt.Errorf("%w: choose another folder; 'usher library install --out' updates policies", err)
+		err = fmt.Errorf("%w: choose another folder; 'usher library install --out' updates policies, and --pack none is about the other files", err)
 	}
 	if err != nil {
 		return err
 	}
-	for _, path := range kept {
-		cli.Notef(cmd, s, "note", "%s exists, and stays as it is", filepath.Join(dir, path))
+	for _, f := range made {
+		if slices.Contains(kept, f.Path) {
+			cli.Notef(cmd, s, "note", "%s %s", filepath.Join(dir, f.Path), compared(dir, f))
+		}
 	}
 	text := summary(dir, len(policies), made, kept)
-	if !cmd.Flags().Changed(packs.InfrastructureFlag) {
+	if off := hooksOff(existing(dir, hooksFile)); len(off) > 0 {
+		text += "\noff in " + hooksFile + ", as comments: " + strings.Join(off, ", ") + "; each fails without its files: remove the '# ' before it once there are some"
+	}
+	if !known {
 		text += "\nthe workflow and the hooks check that policies do not keep add-ons in kube-system from running: name all namespaces of yours with --" + packs.InfrastructureFlag
 	}
 	_, err = fmt.Fprintln(s.Out, text)
 	return err
+}
+
+// existing returns a file below a folder; nil if there is none, or a link leads out of the folder.
+func existing(dir, path string) []byte {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = root.Close() }()
+	text, err := root.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// compared says how a file that exists compares with the one that would be written.
+func compared(dir string, f files.File) string {
+	if bytes.Equal(existing(dir, f.Path), f.Content) {
+		return "exists, and is what would be written"
+	}
+	return "exists, and stays as it is: it differs from what would be written"
+}
+
+var (
+	namedAddons = regexp.MustCompile(`--` + packs.InfrastructureFlag + `=([a-z0-9,-]+)`)
+	hookOff     = regexp.MustCompile(`(?m)^\s*# - id: (\S+)`)
+)
+
+// infrastructure returns the namespaces of add-ons that the first of files to name some has.
+func infrastructure(files ...[]byte) []string {
+	for _, text := range files {
+		if match := namedAddons.FindSubmatch(text); match != nil {
+			if names := strings.Split(string(match[1]), ","); packs.CheckInfrastructure(names) == nil {
+				return names
+			}
+		}
+	}
+	return nil
+}
+
+// hooksOff names the hooks that are comments.
+func hooksOff(hooks []byte) []string {
+	var off []string
+	for _, match := range hookOff.FindAllSubmatch(hooks, -1) {
+		off = append(off, string(match[1]))
+	}
+	return off
 }
 
 // repository returns the files of a repository with policies in a folder.
