@@ -2,8 +2,12 @@ package compile
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/usher-dev/usher/api"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -35,21 +39,33 @@ func (c *Compiled) suspended() []rule.Problem {
 	if c.Policy.Object == nil {
 		return nil
 	}
-	field, annotation := api.SuspendField(c.Policy.Object), api.AnnotationSuspend
 	if what := Suspended(c.Policy.Object); what != "" {
 		c.clear()
-		do := "set it to false to put it into force again"
+		field, do := api.SuspendField(c.Policy.Object), "set it to false to put it into force again"
 		if field != "spec.suspend" {
 			do = "remove the annotation to put it into force again"
 		}
 		return []rule.Problem{{Severity: rule.Warning, Field: field, What: what, Do: do}}
 	}
-	value, ok := c.Policy.Object.GetAnnotations()[annotation]
-	kind, _ := api.KindOf(c.Policy.Object)
-	p := rule.Problem{Severity: rule.Mistake, Field: "metadata.annotations[" + annotation + "]"}
-	switch {
-	case !ok:
+	return InForce(c.Policy.Object)
+}
+
+// InForce returns the problem with an annotation that is meant to suspend a policy, and does not.
+func InForce(policy api.Object) []rule.Problem {
+	written := misspelled(policy.GetAnnotations())
+	if written == "" {
 		return nil
+	}
+	field, annotation, value := api.SuspendField(policy), api.AnnotationSuspend, policy.GetAnnotations()[written]
+	kind, _ := api.KindOf(policy)
+	p := rule.Problem{Severity: rule.Mistake, Field: "metadata.annotations[" + written + "]"}
+	switch {
+	case written != annotation:
+		// Nothing is refused because of it: a copy of a policy that was suspended may have Usher's own.
+		p.Severity, p.What, p.Do = rule.Warning, "it does not suspend the policy, which is in force", "did you mean spec.suspend?"
+		if field != "spec.suspend" {
+			p.Do = "did you mean " + annotation + "?"
+		}
 	case kind.Candidate:
 		p.What, p.Do = "a candidate is not suspended by it", "delete the candidate, which decides nothing"
 	case kind.Foreign:
@@ -62,4 +78,18 @@ func (c *Compiled) suspended() []rule.Problem {
 		p.What, p.Do = fmt.Sprintf("%q does not suspend the policy, which is in force", value), `write "true" to suspend it, or remove the annotation`
 	}
 	return []rule.Problem{p}
+}
+
+// misspelled returns the annotation that suspends policies as it is written; empty if there is none. The one by which
+// Usher says who has suspended a policy is as similar as a slip.
+func misspelled(annotations map[string]string) string {
+	if _, ok := annotations[api.AnnotationSuspend]; ok {
+		return api.AnnotationSuspend
+	}
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		if strings.HasPrefix(name, usherv1alpha1.GroupVersion.Group+"/") && rule.Nearest(name, []string{api.AnnotationSuspend}) != "" {
+			return name
+		}
+	}
+	return ""
 }

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/compile"
@@ -98,27 +101,34 @@ func decides(c *compile.Compiled) bool {
 // TestAnnotationsThatDoNotSuspend: who believes that a policy is suspended learns that it is not.
 func TestAnnotationsThatDoNotSuspend(t *testing.T) {
 	t.Parallel()
+	const not = "it does not suspend the policy, which is in force"
 	for _, test := range []struct {
-		reason, kind, value string
-		want                string
+		reason, kind, annotation string
+		want                     []rule.Problem
 	}{
-		{"another value", "ClusterValidatePolicy", "yes", `"yes" does not suspend the policy, which is in force`},
-		{"false is what it says", "ClusterValidatePolicy", "false", ""},
-		{"a kind with a field", "ClusterObjectPolicy", "true", "it suspends policies of kinitiras, and not this one"},
+		{"another value", "ClusterValidatePolicy", `usher.dev/suspend: "yes"`, []rule.Problem{
+			{Severity: rule.Mistake, What: `"yes" does not suspend the policy, which is in force`, Do: `write "true" to suspend it, or remove the annotation`},
+		}},
+		{"false is what it says", "ClusterValidatePolicy", `usher.dev/suspend: "false"`, nil},
+		{"a kind with a field", "ClusterObjectPolicy", `usher.dev/suspend: "true"`, []rule.Problem{
+			{Severity: rule.Mistake, What: "it suspends policies of kinitiras, and not this one", Do: "set spec.suspend"},
+		}},
+		{"who has suspended it", "ClusterObjectPolicy", `usher.dev/suspended: "true"`, []rule.Problem{{Severity: rule.Warning, What: not, Do: "did you mean spec.suspend?"}}},
+		{"who has suspended one of kinitiras", "ClusterValidatePolicy", `usher.dev/suspended: "true"`, []rule.Problem{{Severity: rule.Warning, What: not, Do: "did you mean usher.dev/suspend?"}}},
+		{"misspelled", "OverridePolicy", `usher.dev/supsend: "true"`, []rule.Problem{{Severity: rule.Warning, What: not, Do: "did you mean usher.dev/suspend?"}}},
+		{"of somebody else", "ObjectPolicy", `other.dev/suspend: "true"`, nil},
+		{"about something else", "ObjectPolicy", `usher.dev/since: noon`, nil},
 	} {
-		c := compile.Policy(ofKind(t, test.kind, "", fmt.Sprintf("usher.dev/suspend: %q", test.value)))
+		c := compile.Policy(ofKind(t, test.kind, "", test.annotation))
 		if !decides(&c) {
 			t.Errorf("%s: it decides nothing", test.reason)
 		}
-		got := ""
-		for _, p := range c.Problems {
-			got += p.What
-			if p.Severity != rule.Mistake {
-				t.Errorf("%s: %v", test.reason, p)
-			}
+		name, _, _ := strings.Cut(test.annotation, ":")
+		for i := range test.want {
+			test.want[i].Field = "metadata.annotations[" + name + "]"
 		}
-		if got != test.want {
-			t.Errorf("%s: got %q, want %q", test.reason, got, test.want)
+		if diff := cmp.Diff(test.want, c.Problems, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(rule.Problem{}, "Policy", "File", "Line")); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", test.reason, diff)
 		}
 	}
 }

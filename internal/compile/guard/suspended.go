@@ -31,10 +31,14 @@ func (g *guard) sign(r *usher.Request, d usher.Decision) (usher.Decision, error)
 	if err != nil {
 		return d, nil //nolint:nilerr // What the patch of d makes of it is refused when it is validated.
 	}
-	who := ""
+	who, old := "", oldPolicy(r)
+	if !api.Suspended(written.Object) && (old == nil || !api.Suspended(old)) && written.Object.GetAnnotations()[api.AnnotationSuspended] != "" {
+		// It is removed: no later check can tell.
+		d.Warnings = append(slices.Clip(d.Warnings), warningsOf(compile.InForce(written.Object))...)
+	}
 	if api.Suspended(written.Object) {
 		who = r.User.Name + " at " + g.options.Now().UTC().Format(time.RFC3339)
-		if old := oldPolicy(r); old != nil && api.Suspended(old) {
+		if old != nil && api.Suspended(old) {
 			who = old.GetAnnotations()[api.AnnotationSuspended]
 		}
 	}

@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,5 +189,31 @@ func TestErrorsOfSuspendedPoliciesAreSaid(t *testing.T) {
 	broken := with(stored, map[string]any{"spec.overrideRules": []any{map[string]any{"overriders": map[string]any{"cue": "nonsense: ("}}}})
 	if _, message := p.put("alice", stored, broken); !strings.Contains(message, "spec.overrideRules[0].overriders.cue") || strings.Contains(message, "upgraded") {
 		t.Errorf("an edit with an error: %q", message)
+	}
+}
+
+// TestWhoBelievesThatItIsSuspendedIsWarned: the annotation that does not suspend a policy is removed, and not in silence.
+func TestWhoBelievesThatItIsSuspendedIsWarned(t *testing.T) {
+	t.Parallel()
+	p := newProving(t)
+	active := object(t, grant)
+	with := (&unstructured.Unstructured{Object: object(t, grant)}).DeepCopy()
+	with.SetAnnotations(map[string]string{"usher.dev/suspended": "true"})
+	for _, row := range []struct {
+		reason       string
+		old, written map[string]any
+		warned       bool
+	}{
+		{"created", nil, with.Object, true},
+		{"updated", active, with.Object, true},
+		{"nothing is written", active, active, false},
+		{"in force again, with what Usher wrote", suspended(with.Object, true), with.Object, false},
+		{"suspended", active, suspended(with.Object, true), false},
+	} {
+		d := p.decide(usher.Mutate, "jane", row.old, row.written)
+		const want = "metadata.annotations[usher.dev/suspended]: it does not suspend the policy, which is in force (did you mean spec.suspend?)"
+		if got := slices.Contains(d.Warnings, want); got != row.warned {
+			t.Errorf("%s: warnings %q, want the warning: %t", row.reason, d.Warnings, row.warned)
+		}
 	}
 }
