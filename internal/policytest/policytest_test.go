@@ -165,10 +165,10 @@ expect: {allowed: false, code: 500}`,
 			status: policytest.Passed,
 		},
 		{
-			reason: "what is wrong with a policy helps to see why a case fails",
+			reason: "what is wrong with a policy is said, not what its answer would be",
 			text: brokenCase + `
 expect: {allowed: true}`,
-			status: policytest.Failed, want: "note: policy broken is refused by policy admission: ",
+			status: policytest.Failed, want: "not run: a policy does not compile; correct it, or expect code: 500 if that is the point\nerror: ClusterValidatePolicy broken: ",
 		},
 		{
 			reason: "skipped",

@@ -46,6 +46,13 @@ type Report struct {
 	Took    time.Duration `json:"-"`
 }
 
+// notRun begins the message of a case whose policies cannot be enforced as written.
+const notRun = "not run: a policy does not compile"
+
+// NotRun reports whether the case failed because a policy does not compile, of which Message tells, and not
+// because of an answer.
+func (r *Report) NotRun() bool { return r.Status == Failed && strings.HasPrefix(r.Message, notRun) }
+
 // Run decides the request of the case and compares the answer. It listens on a loopback
 // port while it runs if the case has HTTP stubs. Several cases can run at the same time.
 func (c *Case) Run(ctx context.Context) Report { return c.Test().Run(ctx) }
@@ -92,7 +99,11 @@ func (c *Case) Setup(ctx context.Context) (*Setup, error) {
 // faults are all the ways in which the case does not hold.
 func (c *Case) faults(ctx context.Context) []string {
 	return c.judge(ctx, func(s *stage, a answer) []string {
-		faults := c.Expected().faults(a)
+		e := c.Expected()
+		if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.expectsBroken() {
+			return append([]string{notRun + "; correct it, or expect code: 500 if that is the point"}, broken...)
+		}
+		faults := e.faults(a)
 		if len(faults) == 0 {
 			return s.vacuous(c, a)
 		}
@@ -310,10 +321,6 @@ func (s *stage) decide(ctx context.Context, c *Case) (answer, error) {
 // another implementation is only checked if a policy must change something.
 func (s *stage) vacuous(c *Case, a answer) []string {
 	e := c.Expected()
-	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.expectsBroken() {
-		faults := []string{"a policy does not compile; fix it, or expect code: 500 if that is the point"}
-		return append(faults, broken...)
-	}
 	switch {
 	case a.matched() || a.decision.Verdict == usher.Deny || e.NoMatch:
 		return nil

@@ -54,7 +54,7 @@ func (st *accessStage) with(rules []*authz.Rule) *accessStage {
 
 func (st *accessStage) faults(ctx context.Context, c *AccessCase) []string {
 	if len(st.broken) > 0 {
-		return append([]string{"a policy does not compile"}, st.broken...)
+		return append([]string{notRun}, st.broken...)
 	}
 	x, d, err := st.answer(ctx, c)
 	if err != nil {

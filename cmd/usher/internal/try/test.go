@@ -233,9 +233,13 @@ func (r testReport) write(w io.Writer, output *cli.OutputFlag, p cli.Palette, ve
 
 func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
 	var b strings.Builder
+	told := map[string]string{}
 	for _, c := range r.Cases {
 		switch {
+		case c.NotRun() && told[c.Message] != "":
+			fmt.Fprintf(&b, "%s %s (%s): not run, for the reason given for %s\n", cli.Paint(p.Red, "FAIL"), printable.Line(c.Name), printable.Line(c.File), told[c.Message])
 		case c.Status == policytest.Failed:
+			told[c.Message] = printable.Line(c.Name)
 			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", cli.Paint(p.Red, "FAIL"), printable.Line(c.Name), printable.Line(c.File), strings.ReplaceAll(c.Message, "\n", "\n    "))
 		case c.Status == policytest.Skipped:
 			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), printable.Line(c.Name), printable.Line(c.File), text.Below("", c.Message))
