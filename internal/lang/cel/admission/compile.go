@@ -325,7 +325,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		return failed("program instantiation failed: " + err.Error())
 	}
 	c.add(ast)
-	c.warnOfOptionals(field, ast)
+	c.warn(field, text, ast)
 	c.programs = append(c.programs, program)
 	compiled := expression{text: text, program: program, index: len(c.programs) - 1, constant: isAlwaysSame(ast), brief: isBrief(ast), glance: glanceOf(ast)}
 	if c.declared.patchTypes {

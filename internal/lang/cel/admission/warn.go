@@ -13,6 +13,16 @@ import (
 // optionalType is the name of the types of optional values.
 const optionalType = "optional_type"
 
+// warn warns of what an expression that compiles surely does not mean.
+func (c *compilation) warn(field, text string, checked *celgo.Ast) {
+	c.warnOfOptionals(field, checked)
+	for _, issue := range cel.NeverMatching(checked) {
+		c.problems = append(c.problems, rule.Problem{
+			Severity: rule.Warning, Field: field, At: rule.PlaceIn(text, issue.Line, issue.Column), What: issue.What, Do: issue.Do,
+		})
+	}
+}
+
 // warnOfOptionals warns of fields of variables whose values are optional. In API servers these have
 // no fields, although the type checker permits them: such a field is always absent.
 func (c *compilation) warnOfOptionals(field string, checked *celgo.Ast) {

@@ -91,7 +91,11 @@ func CompileWithin(within *cel.Budget, source string) (authz.Predicate, []rule.P
 		}
 		return env.PlanCounted(ast, budget)
 	})
-	return p, nil
+	var warnings []rule.Problem
+	for _, issue := range cel.NeverMatching(ast) {
+		warnings = append(warnings, rule.Problem{Severity: rule.Warning, At: rule.PlaceIn(source, issue.Line, issue.Column), What: issue.What, Do: issue.Do})
+	}
+	return p, warnings
 }
 
 // listsOf returns the paths that an expression reads below groups and extra. An empty one is for the

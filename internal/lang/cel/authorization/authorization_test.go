@@ -223,3 +223,12 @@ func BenchmarkCompile(b *testing.B) {
 		}
 	}
 }
+
+// TestPatternsThatMatchNothing: a condition with such a pattern compiles, with a warning.
+func TestPatternsThatMatchNothing(t *testing.T) {
+	t.Parallel()
+	predicate, problems := authorization.Compile("request.user.matches('^a$b')")
+	if predicate == nil || len(problems) != 1 || problems[0].Severity != rule.Warning || problems[0].At.Column != 22 {
+		t.Errorf("%v, %v", predicate, problems)
+	}
+}

@@ -35,3 +35,12 @@ func TestFieldsOfOptionalVariables(t *testing.T) {
 		}
 	}
 }
+
+// TestPatternsThatMatchNothing: an expression with such a pattern compiles, with a warning.
+func TestPatternsThatMatchNothing(t *testing.T) {
+	t.Parallel()
+	_, problems := admission.Compile(admission.Code{Validations: []admission.Validation{{Expression: "object.spec.containers.all(c,\n  c.image.matches('a^'))"}}})
+	if len(problems) != 1 || problems[0].Severity != rule.Warning || problems[0].Field != "spec.validations[0].expression" || problems[0].At.Line != 2 || problems[0].At.Column != 19 {
+		t.Errorf("%v", problems)
+	}
+}
