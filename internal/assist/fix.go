@@ -18,9 +18,38 @@ type Fix struct {
 // suggested finds what the advice of a problem suggests.
 var suggested = regexp.MustCompile(`did you mean ([^\s?]+)\?`)
 
+// refused finds the value that a problem is about, and accepted the list of those to use in its advice.
+var (
+	refused  = regexp.MustCompile(`^(?:unknown \w+ )?"([^"]+)"`)
+	accepted = regexp.MustCompile(`^(?:use|write) ([^;]+)`)
+	between  = regexp.MustCompile(`, | or `)
+)
+
+// valueFixOf returns how to write a value as one of those that the advice lists; nil if none is like it.
+func valueFixOf(tree *draft.Tree, p *rule.Problem, place Range) *Fix {
+	wrong, list := refused.FindStringSubmatch(p.What), accepted.FindStringSubmatch(p.Do)
+	if wrong == nil || list == nil {
+		return nil
+	}
+	near := rule.Nearest(wrong[1], between.Split(list[1], -1))
+	if near == "" || near == wrong[1] {
+		return nil
+	}
+	// The place may be the key of the value, which may begin with the same letters.
+	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(wrong[1]) + `\b`)
+	at := word.FindStringIndex(tree.Text[place.From:tree.EndOfLine(place.From)])
+	if at == nil {
+		return nil
+	}
+	return &Fix{"write " + near, Edit{Range{place.From + at[0], place.From + at[1]}, near}}
+}
+
 // fixOf returns how to correct a problem at a place, as its advice says; nil if that is not a word in place of another
 // one.
 func fixOf(tree *draft.Tree, p *rule.Problem, place Range) *Fix {
+	if fix := valueFixOf(tree, p, place); fix != nil {
+		return fix
+	}
 	m := suggested.FindStringSubmatch(p.What + " " + p.Do)
 	if m == nil || place.From >= place.To {
 		return nil
