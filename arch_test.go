@@ -194,7 +194,7 @@ var mayImport = []struct {
 		// A process can be a worker that evaluates CUE, or compiles policies, and does nothing else; main
 		// finds out.
 		"internal/lang/cue/...", "internal/lang/worker",
-		"simulate/...", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
+		"simulate/...", "deploy/crds", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
 	}},
 	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "internal/samples", "webhook", "cmd/internal/cli"}},
 	// What commands of all binaries print and accept.

@@ -11,14 +11,17 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/deploy/crds"
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/check"
 	"github.com/usher-dev/usher/internal/compile"
@@ -279,11 +282,31 @@ func newTrial(files, paths []string) (*trial.Trial, *kind.Set, error) {
 	}
 	return trial.New(trial.Options{
 		Objects: objects,
-		Kinds: func(_ context.Context, recorded *kind.Set, _ []schema.GroupVersionKind) *kind.Set {
+		Kinds: func(_ context.Context, recorded *kind.Set, of []schema.GroupVersionKind) *kind.Set {
+			if slices.ContainsFunc(of, func(k schema.GroupVersionKind) bool { return api.IsGroup(k.Group) }) {
+				recorded = recorded.With(ownKinds())
+			}
 			return recorded.With(defined)
 		},
 	}), defined, nil
 }
+
+// ownKinds returns the kinds of policies of Usher's own. Reading their CustomResourceDefinitions takes a moment.
+var ownKinds = sync.OnceValue(func() *kind.Set {
+	var all []map[string]any
+	for _, k := range api.Kinds() {
+		// A test has policies for all kinds.
+		if text, err := crds.Of(k.GroupVersionResource().GroupResource()); err == nil {
+			read, _ := object.Decode(text)
+			all = append(all, read...)
+		}
+	}
+	own, err := kind.Defined(all)
+	if err != nil {
+		return kind.New(nil, nil, false)
+	}
+	return own
+})
 
 // definitions returns the objects of the files that have CustomResourceDefinitions. Reading the
 // policies reports the problems of files.
