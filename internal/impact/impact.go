@@ -108,6 +108,19 @@ func (c *Comparison) Access(of usher.PolicyRef) []*authz.Rule {
 	return slices.DeleteFunc(slices.Clone(c.access), func(r *authz.Rule) bool { return of != (usher.PolicyRef{}) && r.Policy.Ref != of })
 }
 
+// Excluding returns the policies that differ and are not for some users, who may have written an object
+// without a known writer.
+func (c *Comparison) Excluding() []usher.PolicyRef {
+	var some []usher.PolicyRef
+	for i := range c.changed {
+		r := &c.changed[i]
+		if !slices.Contains(some, r.Policy) && r.on(usher.Create).Any(rule.OnExcluded) {
+			some = append(some, r.Policy)
+		}
+	}
+	return some
+}
+
 // Concerning returns the policies that differ and may be for creations or updates of objects of a kind.
 func (c *Comparison) Concerning(k result.Kind) []usher.PolicyRef {
 	var some []usher.PolicyRef

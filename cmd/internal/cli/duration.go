@@ -32,7 +32,7 @@ func (d *Duration) Set(text string) error {
 	}
 	hours, errHours := time.ParseDuration(rest)
 	if err != nil || errHours != nil {
-		return errors.New("expected a duration such as 7d, 1d12h or 36h")
+		return errors.New("expected a duration with units, such as 100ms, 36h, 7d or 1d12h")
 	}
 	*d = Duration(time.Duration(days)*day + hours)
 	return nil

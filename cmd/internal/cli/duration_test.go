@@ -31,7 +31,7 @@ func TestDuration(t *testing.T) {
 		var d cli.Duration
 		err := d.Set(row.text)
 		switch {
-		case row.shown == "" && (err == nil || err.Error() != "expected a duration such as 7d, 1d12h or 36h"):
+		case row.shown == "" && (err == nil || err.Error() != "expected a duration with units, such as 100ms, 36h, 7d or 1d12h"):
 			t.Errorf("%s: %v", row.reason, err)
 		case row.shown != "" && (err != nil || time.Duration(d) != row.want || d.String() != row.shown):
 			t.Errorf("%s: %v, %v, shown as %s", row.reason, time.Duration(d), err, d.String())

@@ -163,6 +163,9 @@ func (f *Flags) Run(cmd *cobra.Command, s cli.Streams, sides Sides) error {
 	if err != nil {
 		return err
 	}
+	if excluding := c.workers[0].Excluding(); len(excluding) > 0 && c.written.Load() {
+		cli.Notef(cmd, s, "hint", "%s: objects are compared as if nobody wrote them whom excludeSubjects names", excluding[0])
+	}
 	report := c.report()
 	if f.search {
 		if report.Searched, err = c.search(cmd.Context(), was, is, report); err != nil {

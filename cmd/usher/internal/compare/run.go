@@ -45,6 +45,8 @@ type comparing struct {
 	unread   []unreadKind
 	seen     atomic.Int64
 	existing atomic.Pointer[string]
+	// written reports that there are objects of which nobody knows who wrote them.
+	written atomic.Bool
 }
 
 // A worker compares requests, one after the other.
@@ -212,6 +214,9 @@ func (c *comparing) compare(ctx context.Context, w *worker, i *item) error {
 		concerned   bool
 	}
 	w.scene.set(i)
+	if i.Unknown.User != "" {
+		c.written.Store(true)
+	}
 	a, err := policies.Within(ctx, c.timeout, "compare "+i.From, func(ctx context.Context) (answer, error) {
 		differences, concerned, err := w.Compare(ctx, i.Subject)
 		return answer{differences, concerned}, err

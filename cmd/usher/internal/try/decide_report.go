@@ -77,7 +77,11 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 	fmt.Fprintf(b, "%s: %s %s: %s\n", printable.Line(j.File), j.Operation, cli.Paint(p.Bold, printable.Line(j.Name.String())), j.verdict(p))
 	printUnsent(b, j.Unsent, p)
 	if j.Message != "" || j.Reason != "" {
-		fmt.Fprintf(b, "  %s\n", cli.Paint(p.Red, text.Below("  ", cmp.Or(j.Message, j.Reason))))
+		color := p.Red
+		if j.Unsent != "" {
+			color = p.Faint
+		}
+		fmt.Fprintf(b, "  %s\n", cli.Paint(color, text.Below("  ", cmp.Or(j.Message, j.Reason))))
 	}
 	for _, warning := range j.Warnings {
 		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), text.Below("  ", warning))
@@ -113,6 +117,8 @@ func (j *Judgement) verdict(p cli.Palette) string {
 		warned = ", " + cli.Paint(p.Yellow, "warned")
 	}
 	switch {
+	case !j.Allowed && j.Unsent != "":
+		return unsentDenial(p)
 	case !j.Allowed && j.Code != 0:
 		return cli.Paint(p.Red, fmt.Sprintf("denied (%s, code %d)", j.Phase, j.Code))
 	case !j.Allowed:
@@ -129,6 +135,11 @@ func allowedBy(leftOut []string, p cli.Palette) string {
 		return cli.Paint(p.Yellow, "allowed by the policies that you may read")
 	}
 	return cli.Paint(p.Green, "allowed")
+}
+
+// unsentDenial is the verdict on a request that policies refuse, but are not asked about.
+func unsentDenial(p cli.Palette) string {
+	return cli.Paint(p.Yellow, "not sent to Usher, whose policies would deny it")
 }
 
 // printUnsent tells that what policies say of a request has no effect.

@@ -30,8 +30,8 @@ type explainFlags struct {
 
 	policy string
 	cost   bool
-	// names are those of the policies that could be explained.
-	names []string
+	// known are the policies that could be explained.
+	known []usher.PolicyRef
 }
 
 // Explain returns usher explain.
@@ -78,7 +78,7 @@ objects or cases cannot be used.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.registerDecision(cmd, "text", "json", "yaml")
-	cmd.Flags().StringVar(&f.policy, "policy", "", "explain only the policies with this name, or NAMESPACE/NAME")
+	cmd.Flags().StringVar(&f.policy, "policy", "", "explain only this policy: NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME")
 	cmd.Flags().BoolVar(&f.cost, "cost", false, "measure the time and memory that each rule takes")
 	return cmd
 }
@@ -158,8 +158,8 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		return err
 	}
 	report.Idle = f.set.Idle().Only(func(ref usher.PolicyRef) bool {
-		f.names = append(f.names, ref.Name, ref.Namespace+"/"+ref.Name)
-		return f.policy == "" || of(ref, f.policy)
+		f.known = append(f.known, ref)
+		return f.policy == "" || rule.Names(f.policy, ref)
 	})
 	for _, q := range requests {
 		f.store.Decide(q.Request)
@@ -250,36 +250,40 @@ func (f *explainFlags) explain(ctx context.Context, report *explainReport, one e
 	return nil
 }
 
-// note remembers the names by which --policy can select rules.
+// note remembers the policies that --policy can select.
 func (f *explainFlags) note(rules []rule.Rule) {
 	for i := range rules {
-		ref := rules[i].Policy
-		for _, name := range []string{ref.Name, ref.Namespace + "/" + ref.Name} {
-			if !slices.Contains(f.names, name) {
-				f.names = append(f.names, name)
-			}
+		if ref := rules[i].Policy; ref.Name != "" && !slices.Contains(f.known, ref) {
+			f.known = append(f.known, ref)
 		}
 	}
 }
 
 // checkPolicy returns an error if --policy names none of the evaluated policies.
 func (f *explainFlags) checkPolicy(report *explainReport) error {
-	if f.policy == "" || len(report.Explained) == 0 || slices.Contains(f.names, f.policy) {
+	if f.policy == "" || len(report.Explained) == 0 {
 		return nil
 	}
-	if suggestion := rule.Suggestion(f.policy, f.names); suggestion != "" {
-		return fmt.Errorf("--policy %s: there is no policy with this name: %s", f.policy, suggestion)
+	unknown := rule.Unknown(f.policy, f.known)
+	if unknown == "" {
+		return nil
 	}
-	known := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool { return strings.Contains(name, "/") || name == "" })
-	slices.Sort(known)
-	return fmt.Errorf("--policy %s: there is no policy with this name; the policies are %s", f.policy, strings.Join(known, ", "))
+	if unknown == "there is no policy "+f.policy {
+		names := make([]string, 0, len(f.known))
+		for _, ref := range f.known {
+			names = append(names, ref.Name)
+		}
+		slices.Sort(names)
+		unknown += "; the policies are " + strings.Join(slices.Compact(names), ", ")
+	}
+	return errors.New("--policy: " + unknown)
 }
 
 // named returns the rules of the policies with a name.
 func named(rules []explain.Rule, name string) []explain.Rule {
 	kept := []explain.Rule{}
 	for _, r := range rules {
-		if of(r.Policy, name) {
+		if rule.Names(name, r.Policy) {
 			kept = append(kept, r)
 		}
 	}
@@ -292,7 +296,7 @@ func ofOthers(warning string, rules []rule.Rule, name string) bool {
 	for i := range rules {
 		switch policy := rules[i].Policy; {
 		case !mentions(warning, policy):
-		case of(policy, name):
+		case rule.Names(name, policy):
 			return false
 		default:
 			others = true
@@ -311,9 +315,4 @@ func mentions(text string, policy usher.PolicyRef) bool {
 		}
 	}
 	return strings.Contains(text, policy.Kind+" '"+policy.Name+"'")
-}
-
-// of reports whether --policy selects a policy.
-func of(policy usher.PolicyRef, name string) bool {
-	return policy.Name == name || cmp.Or(policy.Namespace, name) != name && policy.Namespace+"/"+policy.Name == name
 }

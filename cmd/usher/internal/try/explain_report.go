@@ -27,7 +27,10 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 
 func (e *explained) print(b *strings.Builder, most int, p cli.Palette) {
 	verdict := allowedBy(e.LeftOut, p)
-	if !e.Allowed {
+	switch {
+	case !e.Allowed && e.Unsent != "":
+		verdict = unsentDenial(p)
+	case !e.Allowed:
 		verdict = cli.Paint(p.Red, "denied")
 	}
 	warned := ""
