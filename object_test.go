@@ -199,6 +199,27 @@ func BenchmarkTree(b *testing.B) {
 	}
 }
 
+func TestObjectName(t *testing.T) {
+	t.Parallel()
+	object := func(text string) *usher.Object { return usher.RawObject([]byte(text)) }
+	for _, row := range []struct {
+		reason  string
+		request usher.Request
+		want    string
+	}{
+		{"the request has it", usher.Request{Operation: usher.Delete, Name: "a", OldObject: object(`{"metadata":{"name":"b"}}`)}, "a"},
+		{"one of a collection", usher.Request{Operation: usher.Delete, OldObject: object(`{"metadata":{"name":"b"}}`)}, "b"},
+		{"it is not generated yet", usher.Request{Operation: usher.Create, Object: object(`{"metadata":{"generateName":"b"}}`)}, ""},
+		{"an old server sends no object", usher.Request{Operation: usher.Delete}, ""},
+		{"no name", usher.Request{Operation: usher.Delete, OldObject: object(`{"metadata":{"name":1}}`)}, ""},
+		{"no object", usher.Request{Operation: usher.Delete, OldObject: object(`[`)}, ""},
+	} {
+		if got := row.request.ObjectName(); got != row.want {
+			t.Errorf("%s: %q instead of %q", row.reason, got, row.want)
+		}
+	}
+}
+
 func TestInto(t *testing.T) {
 	t.Parallel()
 	type target struct {

@@ -63,7 +63,8 @@ type Request struct {
 	// Admission policies with reinvocationPolicy Never leave it then. API servers do not tell webhooks.
 	Reinvocation bool
 
-	// Name is empty if the name is not generated yet. Namespace is empty for cluster-scoped
+	// Name is empty if the name is not generated yet, and if the object is one of a collection that is
+	// deleted: [Request.ObjectName] knows that one. Namespace is empty for cluster-scoped
 	// objects; a Namespace object has its own name there.
 	Name      string
 	Namespace string
@@ -89,6 +90,28 @@ func (r *Request) Target() *Object {
 		return r.Object
 	}
 	return r.OldObject
+}
+
+// namePath leads to the name of an object.
+var namePath = func() *Paths {
+	paths := &Paths{}
+	paths.Add("metadata", "name")
+	return paths
+}()
+
+// ObjectName returns the name of the object: Name, or the one in OldObject if that is deleted with its
+// collection. It is empty if there is none.
+func (r *Request) ObjectName() string {
+	if r.Name != "" || r.Operation != Delete {
+		return r.Name
+	}
+	tree, err := r.OldObject.Part(namePath)
+	if err != nil {
+		return ""
+	}
+	metadata, _ := tree["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	return name
 }
 
 // A User is the user who makes the request.

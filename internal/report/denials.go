@@ -156,8 +156,8 @@ func (v *Denials) add(r *usher.Request, findings []usher.Finding, now time.Time)
 // validated yet.
 func aboutOf(r *usher.Request) about {
 	a := about{operation: strings.Clone(string(r.Operation)), apiVersion: strings.Clone(r.Kind.GroupVersion().String()), kind: strings.Clone(r.Kind.Kind)}
-	if len(validation.NameIsDNSSubdomain(r.Name, false)) == 0 {
-		a.name = strings.Clone(r.Name)
+	if name := r.ObjectName(); len(validation.NameIsDNSSubdomain(name, false)) == 0 {
+		a.name = strings.Clone(name)
 	}
 	return a
 }

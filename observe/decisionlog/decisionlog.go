@@ -101,7 +101,7 @@ func objectAttrs(attrs []slog.Attr, r *usher.Request) []slog.Attr {
 		slog.String("operation", string(r.Operation)),
 		slog.String("kind", kind),
 		slog.String("namespace", r.Namespace),
-		slog.String("name", r.Name),
+		slog.String("name", r.ObjectName()),
 		slog.String("user", r.User.Name),
 	)
 }

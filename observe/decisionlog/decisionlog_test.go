@@ -208,6 +208,16 @@ func TestSubresourceAndDryRun(t *testing.T) {
 	}
 }
 
+// TestCollections logs which objects of a collection are deleted: requests do not name them.
+func TestCollections(t *testing.T) {
+	t.Parallel()
+	r := request("ConfigMap")
+	r.Operation, r.Name, r.Object, r.OldObject = usher.Delete, "", nil, usher.RawObject([]byte(`{"metadata":{"name":"one"}}`))
+	if got := logged(t, r, usher.Denied("kept"), nil); got[0]["name"] != "one" {
+		t.Errorf("got %v", got)
+	}
+}
+
 func BenchmarkWrap(b *testing.B) {
 	d := decisionlog.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Allowed(), nil

@@ -268,13 +268,13 @@ func example(r *usher.Request) string {
 	if r.Subresource != "" {
 		words[1] += "/" + r.Subresource
 	}
-	switch {
-	case r.Namespace != "" && r.Name != "":
-		words = append(words, r.Namespace+"/"+r.Name)
+	switch name := r.ObjectName(); {
+	case r.Namespace != "" && name != "":
+		words = append(words, r.Namespace+"/"+name)
 	case r.Namespace != "":
 		words = append(words, "in "+r.Namespace)
-	case r.Name != "":
-		words = append(words, r.Name)
+	case name != "":
+		words = append(words, name)
 	}
 	return printable.Cut(printable.Blank(strings.Join(words, " ")), longestExample)
 }

@@ -155,7 +155,7 @@ func keep(r *usher.Request, d *usher.Decision, err error, start time.Time) *kept
 func keepAny(r *usher.Request, d *usher.Decision, err error, start time.Time) *kept {
 	all := [texts]string{
 		uid: r.UID, operation: string(r.Operation), group: r.Kind.Group, version: r.Kind.Version, kind: r.Kind.Kind, resource: r.Resource.Resource,
-		subresource: r.Subresource, namespace: r.Namespace, name: r.Name, userName: r.User.Name,
+		subresource: r.Subresource, namespace: r.Namespace, name: r.ObjectName(), userName: r.User.Name,
 	}
 	if r.Access != nil {
 		all[operation], all[path] = r.Access.Verb, r.Access.Path

@@ -45,7 +45,7 @@ func Wrap(d usher.Decider, o Options, rules func(entry string) []rule.Rule, log 
 			return decision, nil
 		}
 		log.InfoContext(ctx, "trace", "uid", r.UID, "operation", string(r.Operation), "kind", r.Kind.Kind,
-			"namespace", r.Namespace, "name", r.Name, "user", r.User.Name, "explanation", asJSON{told})
+			"namespace", r.Namespace, "name", r.ObjectName(), "user", r.User.Name, "explanation", asJSON{told})
 		return decision, nil
 	})
 }
