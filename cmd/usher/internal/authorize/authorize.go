@@ -258,14 +258,15 @@ func (w *World) chain() simulate.Chain {
 		{Name: "health paths", Authorizer: simulate.AlwaysAllowedPaths()},
 		{Name: "node", Authorizer: simulate.Node()},
 		{Name: denyStage, Authorizer: simulate.Webhook(w.Engine, usher.Deny)},
-		{Name: "rbac", Authorizer: w.RBAC},
+		{Name: rbacStage, Authorizer: w.RBAC},
 		{Name: allowStage, Authorizer: simulate.Webhook(w.Engine, usher.Allow)},
 	}
 }
 
-// The stages of Usher.
+// Stages of the chain.
 const (
 	denyStage  = "usher (deny)"
+	rbacStage  = "rbac"
 	allowStage = "usher (allow)"
 )
 

@@ -159,6 +159,9 @@ func (w *World) Explain(ctx context.Context, r *usher.Request) (*canIReport, err
 			// In one stage those that deny, in the other those that allow or abstain.
 			stage.Reasons = explain.ReasonsOf(x, func(e authz.Effect) bool { return (e == authz.Deny) == (step.Stage == denyStage) })
 		}
+		if step.Stage == rbacStage && step.Answer.Verdict == usher.NoOpinion {
+			stage.Nearly = w.RBAC.Near(r)
+		}
 		if step.Asked && step.Answer.Verdict != usher.NoOpinion {
 			report.Stage = step.Stage
 		}

@@ -41,6 +41,8 @@ type stageReport struct {
 	Asked   bool   `json:"asked"`
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
+	// Nearly are rules of RBAC that differ from the request in one thing.
+	Nearly []string `json:"nearly,omitempty"`
 	explain.Reasons
 }
 
@@ -155,5 +157,8 @@ func (s *stageReport) print(b *strings.Builder, n int, p cli.Palette) {
 		line += "  " + s.Reason
 	}
 	b.WriteString(line + "\n")
+	for _, says := range s.Nearly {
+		fmt.Fprintf(b, "     %s %s\n", cli.Paint(p.Faint, "nearly:"), says)
+	}
 	s.Reasons.Print(b, "     ", p)
 }
