@@ -65,7 +65,7 @@ allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --polic
 				return err
 			case report.disputed():
 				return cli.ErrDisputed
-			case !report.allowed():
+			case !report.Allowed:
 				return cli.ErrNegative
 			}
 			return nil
@@ -102,11 +102,14 @@ func (f *canIFlags) answer(cmd *cobra.Command, s cli.Streams, args []string) (*c
 		return nil, err
 	}
 	if w.clients != nil {
-		if report.Cluster, err = w.askCluster(ctx, r); err != nil {
-			w.warnings = append(w.warnings, err.Error())
-		}
 		report.WhatIf = f.world.whatIf()
 		report.Partial = len(w.leftOut)+len(w.within) > 0
+		answer, err := w.askCluster(ctx, r)
+		if err != nil {
+			w.warnings = append(w.warnings, err.Error())
+		} else {
+			report.ask(answer)
+		}
 		report.refusable = isWrite(r)
 	}
 	w.warn(cmd, s)

@@ -15,8 +15,9 @@ import (
 type canIReport struct {
 	Request string     `json:"request"`
 	User    usher.User `json:"user"`
-	Allowed bool       `json:"allowed"`
-	// Verdict is allow, deny or no opinion; HTTP is the status that the user gets.
+	// Allowed is the answer, as in the exit status: that of the cluster where it knows more.
+	Allowed bool `json:"allowed"`
+	// Verdict is allow, deny or no opinion, from what is known here; HTTP is the status that the user gets.
 	Verdict string `json:"verdict"`
 	// RBACUnknown says that the answer is by policies alone.
 	RBACUnknown bool          `json:"rbacUnknown,omitempty"`
@@ -63,7 +64,10 @@ func (c *clusterAnswer) String() string {
 }
 
 // differs reports whether the API server answers differently.
-func (r *canIReport) differs() bool { return r.Cluster != nil && r.Cluster.Allowed != r.Allowed }
+func (r *canIReport) differs() bool { return r.Cluster != nil && r.Cluster.Allowed != r.here() }
+
+// here reports whether the request is allowed by what is known here.
+func (r *canIReport) here() bool { return r.Verdict == string(usher.Allow) }
 
 // disputed reports whether it does although it should not.
 func (r *canIReport) disputed() bool { return r.differs() && !r.WhatIf && !r.Partial }
@@ -71,12 +75,12 @@ func (r *canIReport) disputed() bool { return r.differs() && !r.WhatIf && !r.Par
 // deferred reports whether the API server's answer counts, as it knows what could not be read here.
 func (r *canIReport) deferred() bool { return r.differs() && !r.WhatIf && r.Partial }
 
-// allowed reports whether the request is allowed.
-func (r *canIReport) allowed() bool {
+// ask has the API server answer, too.
+func (r *canIReport) ask(answer *clusterAnswer) {
+	r.Cluster = answer
 	if r.deferred() {
-		return r.Cluster.Allowed
+		r.Allowed = answer.Allowed
 	}
-	return r.Allowed
 }
 
 func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
@@ -109,7 +113,7 @@ func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 	case explain && r.Cluster != nil:
 		fmt.Fprintf(&b, "The cluster says: %s\n", r.Cluster)
 	}
-	if r.refusable && r.allowed() {
+	if r.refusable && r.Allowed {
 		b.WriteString("Note: admission policies may still refuse it: see 'usher decide --from-cluster', for a deletion with --operation DELETE\n")
 	}
 	_, err := io.WriteString(out, b.String())
@@ -124,9 +128,9 @@ func isWrite(r *usher.Request) bool {
 // headline is the answer in one line.
 func (r *canIReport) headline(p cli.Palette) string {
 	switch {
-	case r.Allowed && r.Reason == "":
+	case r.here() && r.Reason == "":
 		return cli.Paint(p.Green, "ALLOWED") + " by " + r.Stage
-	case r.Allowed:
+	case r.here():
 		return cli.Paint(p.Green, "ALLOWED") + " by " + r.Stage + ": " + r.Reason
 	case r.Verdict == string(usher.Deny):
 		return cli.Paint(p.Red, "DENIED") + " by " + r.Stage + ": " + r.Reason

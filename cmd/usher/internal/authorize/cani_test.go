@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,15 +147,27 @@ func TestTenantAsks(t *testing.T) {
 		{"elsewhere", []string{"get", "secrets/db", "-n", "lab"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: NOT ALLOWED by anybody", "authorizationpolicies, clusterroles, roles, clusterrolebindings, rolebindings: the answer is without them"},
 		{"without a namespace", []string{"get", "secrets/db"}, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
 	} {
-		var stdout, stderr bytes.Buffer
-		args := append([]string{"authz", "can-i", "--kubeconfig", kubeconfig}, row.args...)
-		status := cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
-			root := &cobra.Command{Use: "usher"}
-			root.AddCommand(authorize.Command(s))
-			return root
-		}, cli.Streams{Out: &stdout, Err: &stderr}, args)
-		if status != row.status || !strings.HasPrefix(stdout.String(), row.out) || !strings.Contains(stderr.String(), row.err) {
-			t.Errorf("%s: exit status %d, not %d, and:\n%s%s", row.reason, status, row.status, stdout.String(), stderr.String())
+		ask := func(more ...string) (status int, stdout, stderr string) {
+			var out, err bytes.Buffer
+			args := slices.Concat([]string{"authz", "can-i", "--kubeconfig", kubeconfig}, row.args, more)
+			status = cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
+				root := &cobra.Command{Use: "usher"}
+				root.AddCommand(authorize.Command(s))
+				return root
+			}, cli.Streams{Out: &out, Err: &err}, args)
+			return status, out.String(), err.String()
+		}
+		status, stdout, stderr := ask()
+		if status != row.status || !strings.HasPrefix(stdout, row.out) || !strings.Contains(stderr, row.err) {
+			t.Errorf("%s: exit status %d, not %d, and:\n%s%s", row.reason, status, row.status, stdout, stderr)
+		}
+		if status == cli.ExitUnusable {
+			continue
+		}
+		status, stdout, _ = ask("-o", "json")
+		var report struct{ Allowed bool }
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil || status != row.status || report.Allowed != (status == cli.ExitOK) {
+			t.Errorf("%s: as JSON exit status %d, %v:\n%s", row.reason, status, err, stdout)
 		}
 	}
 }
