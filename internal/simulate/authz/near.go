@@ -18,7 +18,7 @@ func (b *RBAC) Near(r *usher.Request) []string {
 	if r.Access.NonResource {
 		return nil
 	}
-	var byDistance [4][]string
+	var byDistance [5][]string
 	for _, g := range b.grants(func(binding *Binding) bool { return binding.subject(&r.User) != nil }, func(*rbacv1.PolicyRule) bool { return true }, false) {
 		distance, instead := g.instead(r)
 		if says := fmt.Sprintf("%s %s", g.Binding, instead); instead != "" && !slices.Contains(byDistance[distance], says) {
@@ -32,22 +32,27 @@ func (b *RBAC) Near(r *usher.Request) []string {
 // instead returns what a rule is for that differs from a request in one thing, and how far that is away; empty if it
 // differs in more.
 func (g *Grant) instead(r *usher.Request) (distance int, instead string) {
-	verb, group := has(g.Rule.Verbs, r.Access.Verb), has(g.Rule.APIGroups, r.Resource.Group)
-	resource := allowsResource(&g.Rule, r.Resource.Resource, r.Subresource)
-	name := len(g.Rule.ResourceNames) == 0 || slices.Contains(g.Rule.ResourceNames, r.Name)
-	covers := g.Binding.covers(r)
 	list := func(texts []string) string { return strings.Join(texts, ", ") }
-	switch {
-	case covers && resource && group && verb && !name:
-		return 0, "is for the names " + list(g.Rule.ResourceNames)
-	case covers && resource && group && !verb && name:
-		return 1, "is for the verbs " + list(g.Rule.Verbs)
-	case !covers && resource && group && verb && name:
-		return 2, "is for the namespace " + g.Binding.Namespace
-	case covers && resource && !group && verb && name:
-		return 3, fmt.Sprintf("is for the API groups %q", g.Rule.APIGroups)
-	case covers && !resource && group && verb && name && r.Subresource != "" && allowsResource(&g.Rule, r.Resource.Resource, ""):
-		return 3, "is not for the subresource " + r.Subresource
+	subresource := ""
+	if r.Subresource != "" && allowsResource(&g.Rule, r.Resource.Resource, "") {
+		subresource = "is not for the subresource " + r.Subresource
 	}
-	return 0, ""
+	found := 0
+	for i, same := range []bool{
+		len(g.Rule.ResourceNames) == 0 || slices.Contains(g.Rule.ResourceNames, r.Name), has(g.Rule.Verbs, r.Access.Verb), g.Binding.covers(r),
+		has(g.Rule.APIGroups, r.Resource.Group), allowsResource(&g.Rule, r.Resource.Resource, r.Subresource),
+	} {
+		if same {
+			continue
+		}
+		found++
+		distance, instead = i, []string{
+			"is for the names " + list(g.Rule.ResourceNames), "is for the verbs " + list(g.Rule.Verbs), "is for the namespace " + g.Binding.Namespace,
+			fmt.Sprintf("is for the API groups %q", g.Rule.APIGroups), subresource,
+		}[i]
+	}
+	if found != 1 {
+		return 0, ""
+	}
+	return distance, instead
 }
