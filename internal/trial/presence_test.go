@@ -44,3 +44,23 @@ validations: [{expression: "has(object.spec.replicas)"}]`, false},
 		}
 	}
 }
+
+// TestFieldsBehindOthers: an expression fails without a field although it would refuse the first objects that it is
+// tried on for another reason, and says why, however long it is.
+func TestFieldsBehindOthers(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat(" && object.metadata.name != 'an-ordinary-name'", 6)
+	for _, expression := range []string{
+		"object.metadata.labels['owner'].startsWith('team-') && !object.metadata.name.startsWith('tmp-')",
+		"object.metadata.labels['owner'].startsWith('team-') && object.metadata.name != 'tmp'" + long,
+	} {
+		p, err := policy(t, "cel/a.yaml", []byte(`validations: [{expression: "`+expression+`"}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems := tried(t).Problems(t.Context(), compile.Policy(p))
+		if len(problems) != 1 || !strings.Contains(problems[0].What, "without the label owner would be refused") || !strings.HasSuffix(problems[0].What, "no such key: owner") {
+			t.Errorf("%s: %v", expression, problems)
+		}
+	}
+}

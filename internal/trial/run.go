@@ -148,7 +148,9 @@ func (t *run) try(ctx context.Context) {
 	t.enrich(ctx)
 	least := t.least()
 	variants := t.variants()
-	works, base := usher.Operation(""), 0
+	// The rule works on a variant that it does not fail on. One that it does not refuse is better: what a field is
+	// for does not show if the object is refused for another.
+	works, base, refused := usher.Operation(""), 0, false
 	var fails []usher.Operation
 	var why, onFull error
 	for _, operation := range t.operations() {
@@ -158,12 +160,14 @@ func (t *run) try(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
+			before := t.refused
 			if failed := t.failure(ctx, operation, variant); failed != nil {
 				onFull = cmp.Or(onFull, failed)
 				continue
 			}
-			if all = false; works == "" {
-				works, base = operation, i
+			refuses := t.refused > before
+			if all = false; works == "" || refused && !refuses {
+				works, base, refused = operation, i, refuses
 			}
 		}
 		if all {
@@ -178,15 +182,32 @@ func (t *run) try(ctx context.Context) {
 		t.problems = append(t.problems, t.hopeless(fails, why, onFull))
 	}
 	if works != "" {
-		t.works, t.base = works, variants[base]
-		t.missing(ctx, works, least, variants[base])
-		t.deviate(ctx, works, variants[base])
-		t.absent(ctx, works, variants[base])
-		t.unset(ctx, works, least, variants[base])
+		object := variants[base]
+		if refused {
+			object = t.accepted(ctx, works, object)
+		}
+		t.works, t.base = works, object
+		t.missing(ctx, works, least, object)
+		t.deviate(ctx, works, object)
+		t.absent(ctx, works, object)
+		t.unset(ctx, works, least, object)
 	}
 	if len(fails) == 0 && ctx.Err() == nil {
 		t.always()
 	}
+}
+
+// accepted returns an object that the rule does not refuse and that differs in one field from one that it refuses, or
+// that one.
+func (t *run) accepted(ctx context.Context, operation usher.Operation, object map[string]any) map[string]any {
+	for _, d := range t.deviations(object) {
+		failed, refused := t.failed, t.refused
+		failure := t.failure(ctx, operation, d.object)
+		if t.failed = failed; failure == nil && t.refused == refused && ctx.Err() == nil {
+			return d.object
+		}
+	}
+	return object
 }
 
 // deviate finds values on which the rule fails.
@@ -309,6 +330,12 @@ func (t *subject) request(operation usher.Operation, object map[string]any) *ush
 // longest limits the length of an error in a warning.
 const longest = 200
 
+// reason is an error, in one line that is not too long: rather the expression is cut than why it failed.
 func reason(err error) string {
-	return printable.Cut(printable.Words(err.Error()), longest)
+	text := printable.Words(err.Error())
+	if at := strings.LastIndex(text, "' resulted in error: "); at >= 0 {
+		why := text[at:]
+		text = printable.Cut(text[:at], longest-min(len(why), longest/2)) + why
+	}
+	return printable.Cut(text, longest)
 }
