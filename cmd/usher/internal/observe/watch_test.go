@@ -383,14 +383,14 @@ func TestWatchCandidates(t *testing.T) {
 		}
 		got = append(got, strings.TrimSpace(line))
 	}
-	const command = `-o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | usher exempt --from-cluster `
+	const command = `-o json | usher exempt --from-cluster `
 	want := []string{
 		"denied+ CREATE Deployment shop/web; rm -rf ~ ann ClusterPolicyCandidate c, ClusterObjectPolicy tags",
 		"ClusterObjectPolicy tags spec.validations: rejected by spec.validations[0]",
-		"exempt it: kubectl get clusterpolicycandidate c " + command + "'deployment/web; rm -rf ~' -n shop -p - --if-denied --reason WHY --owner WHO",
+		"exempt it: kubectl get clusterpolicycandidate c " + command + "'deployment/web; rm -rf ~' -n shop -p - --if-denied --policy ClusterObjectPolicy/tags --reason WHY --owner WHO",
 		"failing+,denied+ CREATE Deployment shop/web ann PolicyCandidate shop/c, ClusterObjectPolicy tags",
 		"ClusterObjectPolicy tags spec.validations: rejected by spec.validations[0]",
-		"exempt it: kubectl get policycandidate c -n shop " + command + "deployment/web -n shop -p - --if-denied --reason WHY --owner WHO",
+		"exempt it: kubectl get policycandidate c -n shop " + command + "deployment/web -n shop -p - --if-denied --policy ClusterObjectPolicy/tags --reason WHY --owner WHO",
 		"allowed+ CREATE Deployment shop/(new) ann ClusterPolicyCandidate c, ClusterObjectPolicy tags",
 		"ClusterObjectPolicy tags spec.validations: rejected by spec.validations[0]",
 		"no op.+ get secrets shop/x jane ClusterPolicyCandidate c",

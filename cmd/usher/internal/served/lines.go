@@ -39,8 +39,25 @@ func ExemptLine(d *recent.Decision) string {
 	if d.Candidate.Namespace != "" {
 		candidate, namespaced = "policycandidate", " -n "+Quote(d.Candidate.Namespace)
 	}
-	return "kubectl get " + candidate + " " + Quote(d.Candidate.Name) + namespaced + ` -o json | jq '{apiVersion: "v1", kind: "List", items: .spec.policies}' | ` +
-		Exempt(kind, namespace, d.Name, " -p - --if-denied")
+	return "kubectl get " + candidate + " " + Quote(d.Candidate.Name) + namespaced + " -o json | " +
+		Exempt(kind, namespace, d.Name, " -p - --if-denied"+chosen(d))
+}
+
+// chosen returns the flags that exempt from nothing but the policies because of which a candidate denies; empty if not all
+// of them are known.
+func chosen(d *recent.Decision) string {
+	if d.Omitted > 0 {
+		return ""
+	}
+	var flags []string
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		flag := " --policy " + Policy(r.Policy)
+		if (r.Outcome == usher.Rejected || r.Outcome == usher.Failed && !r.Ignored) && !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return strings.Join(flags, "")
 }
 
 // Exempt returns the command that exempts an object of the cluster.
@@ -57,7 +74,7 @@ func Object(kind, namespace, name string) string {
 	return text
 }
 
-// Policy returns the argument that names a policy to --policy of usher watch.
+// Policy returns the argument that names a policy to --policy.
 func Policy(ref usher.PolicyRef) string {
 	return Quote(rule.FullName(ref))
 }

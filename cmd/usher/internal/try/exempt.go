@@ -28,6 +28,7 @@ type exemptFlags struct {
 	lasts     cli.Duration
 	until     string
 	ifDenied  bool
+	chosen    chosen
 }
 
 // Exempt returns usher exempt.
@@ -51,7 +52,7 @@ by their owner: rollouts and jobs that follow have it, too. So is the exemption 
 has an owner. Anyone who may create pods in the namespace can name an owner.
 
 With --if-denied it is also for policies that only warn or audit, as if they denied, so that
-it is there before they do.
+it is there before they do. With --policy it is from these policies alone.
 
 If only ObjectPolicies of the namespace refuse the request, it is a PolicyExemption of the
 namespace, otherwise a ClusterPolicyExemption, which counts for every policy. With --namespaced
@@ -82,6 +83,7 @@ helps, and 2 if policies or objects cannot be used.`,
 	flags.Var(&f.lasts, "for", "how long the exemption lasts from now on, such as 7d or 36h")
 	flags.StringVar(&f.until, "until", "", "when the exemption expires: a date, or a time such as 2030-01-31T12:00:00Z; in place of --for")
 	flags.BoolVar(&f.ifDenied, "if-denied", false, "take policies that warn or audit as if they denied")
+	flags.StringArrayVar((*[]string)(&f.chosen), "policy", nil, "exempt only from this policy, whatever others refuse: NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME (repeatable)")
 	flags.BoolVar(&x.namespaced, "namespaced", false, "write a PolicyExemption in the namespace of the object")
 	flags.StringVar(&x.action, "action", string(v1alpha1.ExemptionActionSkip), "what follows instead of the denial: Skip, Warn or Audit")
 	cli.Offer(cmd, "action", string(v1alpha1.ExemptionActionSkip), string(v1alpha1.ExemptionActionWarn), string(v1alpha1.ExemptionActionAudit))
@@ -148,6 +150,8 @@ func (f *exemptFlags) validate() error {
 		return errors.New("--owner is missing: name the person or the team to ask about the exemption")
 	case f.ifDenied && len(f.policies) == 0 && !f.fromCluster:
 		return errors.New("--if-denied is for -p and --from-cluster: case files have their policies as they are")
+	case len(f.chosen) > 0 && len(f.policies) == 0 && !f.fromCluster:
+		return errors.New("--policy is for -p and --from-cluster: of a case file, the exemption is from all of its policies")
 	case f.fromCluster && len(f.facts.Files) > 0:
 		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	}
@@ -191,6 +195,8 @@ type verdict struct {
 
 	request *usher.Request
 	rules   []rule.Rule
+	// others are the policies because of which the request is refused, if none of those is that were chosen.
+	others []string
 }
 
 // deciding returns the requests of the command line.
@@ -200,6 +206,9 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 	}
 	set, facts, err := f.loaded(cmd, s)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.chosen.check(set.Deciding()); err != nil {
 		return nil, err
 	}
 	set.NoteIdle(cmd, s)
@@ -296,7 +305,7 @@ func (f *exemptFlags) deciderOf(set policies.Set, facts fact.Resolver, q Questio
 			return verdict{}, errors.New(j.Message)
 		}
 		// The first request has no name that is generated in between.
-		return verdict{j.asked[len(j.asked)-1].decision, j.asked[0].request, with.Rules}, nil
+		return f.chosen.of(verdict{Decision: j.asked[len(j.asked)-1].decision, request: j.asked[0].request, rules: with.Rules}), nil
 	}
 }
 
@@ -346,5 +355,5 @@ func decideCase(ctx context.Context, c *policytest.Case, more []api.Policy) (ver
 		return verdict{}, err
 	}
 	d, err := setup.Decider.Decide(ctx, r)
-	return verdict{d, r, setup.Rules}, err
+	return verdict{Decision: d, request: r, rules: setup.Rules}, err
 }

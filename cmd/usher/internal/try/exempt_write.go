@@ -57,7 +57,7 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 		return exemption{}, err
 	}
 	if v.Verdict != usher.Deny {
-		return exemption{}, allowed(v.Findings)
+		return exemption{}, allowed(&v)
 	}
 	r := v.request
 	x := exemption{about: aboutRequest(r) + " is refused", refusal: v.Message}
@@ -104,7 +104,11 @@ func ownPolicies(refs []exemptRef) bool {
 }
 
 // allowed returns the error of a request that is not refused, with the policies that would refuse it if they denied.
-func allowed(findings []usher.Finding) error {
+func allowed(v *verdict) error {
+	if len(v.others) > 0 {
+		return fmt.Errorf("%w by what --policy names, and refused by %s", errAllowed, strings.Join(v.others, ", "))
+	}
+	findings := v.Findings
 	var refs []string
 	for i := range findings {
 		f := &findings[i]
@@ -163,7 +167,7 @@ func extend(refs *[]exemptRef, findings []usher.Finding) bool {
 	extended := false
 	for i := range findings {
 		f := &findings[i]
-		if f.Written || f.Policy.Name == "" || f.Outcome != usher.Rejected && (f.Outcome != usher.Failed || f.Ignored) {
+		if !refuses(f) {
 			continue
 		}
 		at := slices.IndexFunc(*refs, func(r exemptRef) bool { return r.kind == f.Policy.Kind && r.name == f.Policy.Name })
