@@ -107,6 +107,35 @@ func TestImportProvesWithinATimeout(t *testing.T) {
 	}
 }
 
+// TestImportProvesStrictly: a test with a misspelled name proves nothing, and with --strict the exit status says so.
+func TestImportProvesStrictly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"policy.yaml":       "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {a: b}}}}]}\n",
+		"resources.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: d}\ndata: {a: c}\n",
+		"kyverno-test.yaml": "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [policy.yaml]\nresources: [resources.yaml]\nresults: [{policy: p, rule: r, kind: ConfigMap, resources: [c, cc], result: fail}]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"--prove", dir}, cli.ExitOK, "1 test answers as before, 0 differ, 1 cannot be judged"},
+		{[]string{"--prove", dir, "--strict"}, cli.ExitNegative, "unjudged: there is no ConfigMap cc in its files"},
+		{[]string{"--prove", "--strict"}, cli.ExitUnusable, "--prove --strict: name the file or folder with the tests: --prove PATH"},
+	} {
+		stdout, stderr, status := execute(t, append([]string{"import", "kyverno", filepath.Join(dir, "policy.yaml")}, row.args...))
+		if status != row.status || !strings.Contains(stdout+stderr, row.says) {
+			t.Errorf("%q: status %d, expected %d and %q:\n%s%s", row.args, status, row.status, row.says, stderr, stdout)
+		}
+	}
+}
+
 // TestImportSaysWhichTestsItCannotRead: a test whose files cannot be read is named, with the reason.
 func TestImportSaysWhichTestsItCannotRead(t *testing.T) {
 	t.Parallel()

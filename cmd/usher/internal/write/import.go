@@ -95,7 +95,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	if f.prove != nil {
 		flags.StringArrayVar(&f.tests, "prove", nil, "file or folder with tests of the other engine, to run on the policies (repeatable)")
 		flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "timeout of --prove as a whole: what it has not judged until then is reported; 0 for any time")
-		flags.BoolVar(&f.strict, "strict", false, "with --prove, leave out policies that a test shows to be different")
+		flags.BoolVar(&f.strict, "strict", false, "with --prove, leave out policies that a test shows to be different, and exit with 1 if one cannot be judged")
 	}
 	flags.Var(&f.report, "report", "print the outcome for each policy, in place of the policies: text, json, yaml, markdown")
 	f.report.Allow("", "text", "json", "yaml", "markdown")
@@ -107,6 +107,12 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	limits, err := f.limits.Limits()
 	if err != nil {
 		return err
+	}
+	for _, path := range f.tests {
+		// The flag takes the next word, which may be meant as another flag.
+		if strings.HasPrefix(path, "-") {
+			return &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--prove %s: name the file or folder with the tests: --prove PATH", path)}
+		}
 	}
 	paths := slices.Concat(f.paths, args)
 	found, others, err := f.read(cmd, s, paths)
@@ -138,7 +144,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err := f.write(s, imports, own, &report); err != nil {
 		return err
 	}
-	if over || report.LeftOut+report.Partial+report.Tests.Differ > 0 {
+	if over || report.LeftOut+report.Partial+report.Tests.Differ > 0 || f.strict && report.Tests.Unjudged > 0 {
 		return cli.ErrNegative
 	}
 	return nil
