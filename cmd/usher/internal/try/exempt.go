@@ -121,6 +121,9 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 			return fmt.Errorf("%s: %w", deciding[i].about, err)
 		case !slices.ContainsFunc(written, x.same):
 			written = append(written, x)
+			if w := deciding[i].workload; w != nil && w.kind == "CronJob" {
+				cli.Notef(cmd, s, "note", "exempt are the pods of the Jobs that CronJob %s makes by its schedule, not those of a Job that somebody creates from it", w.name)
+			}
 		}
 	}
 	if err := printExemptions(s.Out, written); err != nil {
