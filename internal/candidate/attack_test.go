@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // secret is in what requests and messages have besides names.
@@ -109,5 +110,61 @@ func TestTenantFills(t *testing.T) {
 	}
 	if ring.Bytes() > recent.MaxBytes || e.Waiting() != 0 || log.Len() > 0 {
 		t.Errorf("%d bytes are kept, %d wait, and the log has %q", ring.Bytes(), e.Waiting(), log.String())
+	}
+}
+
+// TestTenantsBeginNoCountingAgain: what tenants write changes how policies in force decide about their namespace, and
+// neither hides what a candidate of the cluster has counted nor fills its status with versions. That of their own
+// namespace begins again.
+func TestTenantsBeginNoCountingAgain(t *testing.T) {
+	t.Parallel()
+	none := func() []compile.Compiled { return nil }
+	allows := func(spec string) string { return objectPolicy("", "p", spec+", namespaceExemptions: Allow") }
+	exempt := func(name, expression string) compile.Compiled {
+		return compiled(t, fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: PolicyExemption, metadata: {name: %s, namespace: shop}, spec: {policyRefs: [{kind: ClusterObjectPolicy, name: p}, {kind: ObjectPolicy, name: own}],
+matchConditions: [{name: has, expression: %q}], reason: r, owner: o, expiresAt: "2999-01-01T00:00:00Z"}}`, name, expression))
+	}
+	base := []compile.Compiled{
+		compiled(t, allows(warns)), compiled(t, objectPolicy("shop", "own", warns)),
+		compiled(t, proposal("", replacesP, allows(denies))), compiled(t, proposal("shop", "", objectPolicy("shop", "own", denies))),
+	}
+	e := candidate.New(candidate.Options{Facts: facts(), Engine: engine.Options{FailurePolicy: usher.Fail}})
+	states := func() (cluster, own rule.CandidateState) {
+		for _, s := range e.States() {
+			if s.Ref.Namespace == "" {
+				cluster = s
+			} else {
+				own = s
+			}
+		}
+		return cluster, own
+	}
+	ask := func() {
+		for _, r := range session(t) {
+			offer(e, r)
+		}
+		e.Drain(t.Context())
+	}
+	e.Update(base, none)
+	ask()
+	before, own := states()
+	if before.Counts.NewlyDenied == 0 || own.Counts.NewlyDenied == 0 {
+		t.Fatalf("nothing is denied: %+v, %+v", before, own)
+	}
+	for i := range 3 {
+		e.Update(append(base, exempt("e", "false"), exempt(fmt.Sprint("e", i), "false")), none)
+	}
+	after, own := states()
+	if after.Counts != before.Counts || !after.Since.Equal(before.Since) || len(after.Compared) != 1 {
+		t.Errorf("of the cluster: -before +after:\n- %+v\n+ %+v", before, after)
+	}
+	if own.Counts != (rule.CandidateCounts{}) || len(own.Compared) != 3 {
+		t.Errorf("of the namespace: %+v", own)
+	}
+	// The exemptions count nevertheless.
+	e.Update(append(base, exempt("e", "true")), none)
+	ask()
+	if exempt, _ := states(); exempt.Counts.Seen <= before.Counts.Seen || exempt.Counts.NewlyDenied != before.Counts.NewlyDenied {
+		t.Errorf("what is exempt is counted as denied: %+v, before %+v", exempt.Counts, before.Counts)
 	}
 }

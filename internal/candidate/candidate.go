@@ -92,7 +92,7 @@ func (e *Evaluator) laneOf(namespace string) *lane {
 
 // Update replaces the candidates, and the policies in force with which they are compared. elsewhere returns
 // those that API servers enforce; it is called if candidates are about such policies. One that is
-// unchanged, and compared with the same versions, goes on counting. Decisions by these policies in force are to be
+// unchanged, and compared with the same versions, goes on counting; one of the cluster also if others of tenants have changed. Decisions by these policies in force are to be
 // passed to offer.
 func (e *Evaluator) Update(inForce []compile.Compiled, elsewhere func() []compile.Compiled) (offer Offer) {
 	next := e.next(inForce, elsewhere)
@@ -130,7 +130,9 @@ func (e *Evaluator) next(inForce []compile.Compiled, elsewhere func() []compile.
 		beside := base.With(candidates[i].Candidate)
 		c := known[candidates[i].Ref]
 		if c == nil || !c.holds(&candidates[i], beside) {
+			last := c
 			c = e.compare(&candidates[i], beside)
+			c.goesOn(last)
 		}
 		next.all = append(next.all, c)
 		rules = append(rules, c.rules...)

@@ -378,7 +378,15 @@ func TestCountingContinues(t *testing.T) {
 	if got := e.States()[0].Counts; got != seen || got.Seen == 0 {
 		t.Errorf("after another policy came: %+v, before %+v", got, seen)
 	}
-	e.Update([]compile.Compiled{compiled(t, objectPolicy("", "p", warns)), c}, none)
+	label := func(text string) compile.Compiled {
+		return compiled(t, strings.Replace(text, "metadata: {", "metadata: {labels: {a: b}, ", 1))
+	}
+	c = label(proposal("", replacesP, objectPolicy("", "p", denies)))
+	e.Update([]compile.Compiled{label(objectPolicy("", "p", warns)), c}, none)
+	if got := e.States()[0].Counts; got != seen {
+		t.Errorf("after labels were written: %+v, before %+v", got, seen)
+	}
+	e.Update([]compile.Compiled{compiled(t, objectPolicy("", "p", warns+", severity: low")), c}, none)
 	if got := e.States()[0].Counts; got != (rule.CandidateCounts{}) {
 		t.Errorf("after what it replaces was written again: %+v", got)
 	}

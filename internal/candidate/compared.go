@@ -3,6 +3,7 @@ package candidate
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -19,8 +20,8 @@ import (
 // A compared is a version of a candidate, compared with versions of the policies in force.
 type compared struct {
 	of compile.Compiled
-	// with are the policies in force that it affects.
-	with []api.Object
+	// with are the policies in force that it affects, and lasting those of them whose changes begin the counting again.
+	with, lasting []api.Object
 	// elsewhere says that API servers enforce some of them, so that no decision is by all.
 	elsewhere bool
 	versions  []rule.Compared
@@ -33,17 +34,22 @@ type compared struct {
 	was, is      usher.Decider
 	notEffective string
 	since        time.Time
+	counted      *counted
+}
 
+// A counted is what is counted of a candidate. It is safe for concurrent use.
+type counted struct {
 	mu     sync.Mutex
 	counts rule.CandidateCounts
 }
 
 // compare begins to compare a candidate.
 func (e *Evaluator) compare(of *compile.Compiled, beside compile.Beside) *compared {
-	c := &compared{of: *of, affected: beside.Affected, since: time.Now().Truncate(time.Second)}
+	c := &compared{of: *of, affected: beside.Affected, since: time.Now().Truncate(time.Second), counted: &counted{}}
 	c.with = objectsOf(beside.Was)
 	c.elsewhere = slices.ContainsFunc(beside.Was, func(p compile.Compiled) bool { return p.Elsewhere })
-	for _, object := range c.with {
+	c.lasting = slices.DeleteFunc(slices.Clone(c.with), func(object api.Object) bool { return isOfTenants(object, of) })
+	for _, object := range c.lasting {
 		v := rule.Compared{Policy: compile.Ref(object), UID: object.GetUID(), Generation: object.GetGeneration()}
 		c.versions = append(c.versions, v)
 	}
@@ -61,9 +67,32 @@ func (e *Evaluator) compare(of *compile.Compiled, beside compile.Beside) *compar
 	return c
 }
 
+// isOfTenants reports whether a policy or an exemption in force is of a namespace, and a candidate of the cluster does
+// not replace it: who writes these may not hide what is counted.
+func isOfTenants(object api.Object, from *compile.Compiled) bool {
+	if from.Ref.Namespace != "" || object.GetNamespace() == "" {
+		return false
+	}
+	ref, of := compile.Ref(object), from.Candidate
+	return ref != of.Replaces && !slices.ContainsFunc(of.Policies, func(p compile.Compiled) bool { return p.Ref == ref })
+}
+
+// goesOn has c count where last did, if only labels have changed, or policies of tenants.
+func (c *compared) goesOn(last *compared) {
+	if last != nil && last.is != nil && sameVersion(last.of.Policy.Object, c.of.Policy.Object) && slices.EqualFunc(last.lasting, c.lasting, sameVersion) {
+		c.since, c.counted = last.since, last.counted
+	}
+}
+
+// sameVersion reports whether two policies decide the same.
+func sameVersion(a, b api.Object) bool {
+	return a == b || compile.Ref(a) == compile.Ref(b) && a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+		api.Suspended(a) == api.Suspended(b) && reflect.DeepEqual(api.Spec(a), api.Spec(b))
+}
+
 // surplus is a candidate that is not evaluated, as there are too many.
 func surplus(of *compile.Compiled) *compared {
-	return &compared{of: *of, index: index.New(nil), notEffective: fmt.Sprintf("it is not evaluated: %d candidates are, those of the cluster first, and then the oldest of each namespace", Most)}
+	return &compared{of: *of, index: index.New(nil), counted: &counted{}, notEffective: fmt.Sprintf("it is not evaluated: %d candidates are, those of the cluster first, and then the oldest of each namespace", Most)}
 }
 
 // decider decides by rules, at each entry by those that belong to it.
@@ -109,12 +138,12 @@ func objectsOf(all []compile.Compiled) []api.Object {
 }
 
 func (c *compared) state() rule.CandidateState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.counted.mu.Lock()
+	defer c.counted.mu.Unlock()
 	object := c.of.Policy.Object
 	s := rule.CandidateState{
 		Ref: c.of.Ref, UID: object.GetUID(), Generation: object.GetGeneration(),
-		Compared: c.versions, Since: c.since, Counts: c.counts, NotEffective: c.notEffective,
+		Compared: c.versions, Since: c.since, Counts: c.counted.counts, NotEffective: c.notEffective,
 	}
 	if c.of.Policy.Position("").File != "" {
 		s.UID = ""
@@ -124,9 +153,9 @@ func (c *compared) state() rule.CandidateState {
 
 // count changes the counts.
 func (c *compared) count(f func(*rule.CandidateCounts)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f(&c.counts)
+	c.counted.mu.Lock()
+	defer c.counted.mu.Unlock()
+	f(&c.counted.counts)
 }
 
 func skipped(all []*compared) {

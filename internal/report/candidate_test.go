@@ -169,3 +169,24 @@ func TestCandidatesAreCountedAt(t *testing.T) {
 		}
 	})
 }
+
+// TestCountsAreNotHidden: a replica that counts one version again from its beginning, since somebody has suspended and
+// resumed it, takes nothing from what the status says.
+func TestCountsAreNotHidden(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		p, s := c.propose("shop", "c", "u", 3)
+		began := s.Since
+		c.candidates = func() []rule.CandidateState { return []rule.CandidateState{s} }
+		c.replica("one").Observe(report.Snapshot{Policies: []rule.State{p}})
+		time.Sleep(3 * time.Minute)
+		for n := range int64(3) {
+			s.Since, s.Counts = time.Now(), rule.CandidateCounts{Seen: 1}
+			time.Sleep(3 * time.Minute)
+			if got, _ := c.candidate("shop", "c"); got.Seen != 4+n || got.NewlyDenied != 3 || !got.Since.Time.Equal(began) {
+				t.Errorf("%d seen, %d denied since %v, which is %v", got.Seen, got.NewlyDenied, got.Since, began)
+			}
+		}
+	})
+}

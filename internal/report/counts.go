@@ -101,10 +101,17 @@ type counting struct {
 	base  rule.CandidateCounts
 	begun bool
 	since time.Time
-	// by are the numbers of processes, by replica and start.
-	by map[string]rule.CandidateCounts
+	// by are the numbers of processes, by replica and start. earlier has those of processes that have begun again.
+	by      map[string]period
+	earlier rule.CandidateCounts
 	// written is when numbers were last written.
 	written time.Time
+}
+
+// A period is what one process has counted since it has begun.
+type period struct {
+	since  int64
+	counts rule.CandidateCounts
 }
 
 // candidates returns those that this replica evaluates.
@@ -126,7 +133,7 @@ func (l *leader) countCandidates() {
 		}
 		l.evaluating[s.UID] = s
 		if c := l.counts[s.UID]; c == nil || c.of != versionOf(s) {
-			l.counts[s.UID] = &counting{of: versionOf(s), since: s.Since, by: map[string]rule.CandidateCounts{}}
+			l.counts[s.UID] = &counting{of: versionOf(s), since: s.Since, by: map[string]period{}}
 		}
 	}
 	maps.DeleteFunc(l.counts, func(uid types.UID, _ *counting) bool { return l.evaluating[uid] == nil })
@@ -143,7 +150,11 @@ func (all counts) add(replica string, started time.Time, counted []evaluated) {
 		if c == nil || c.of != e.Of {
 			continue
 		}
-		c.by[fmt.Sprint(replica, " ", started.UnixNano())] = e.counts()
+		process := fmt.Sprint(replica, " ", started.UnixNano())
+		if last := c.by[process]; last.since != e.Since {
+			c.earlier = c.earlier.Add(last.counts)
+		}
+		c.by[process] = period{since: e.Since, counts: e.counts()}
 		if since := time.Unix(e.Since, 0); since.Before(c.since) {
 			c.since = since
 		}
@@ -151,9 +162,9 @@ func (all counts) add(replica string, started time.Time, counted []evaluated) {
 }
 
 func (c *counting) sum() rule.CandidateCounts {
-	sum := c.base
-	for _, counts := range c.by {
-		sum = sum.Add(counts)
+	sum := c.base.Add(c.earlier)
+	for _, of := range c.by {
+		sum = sum.Add(of.counts)
 	}
 	return sum
 }
