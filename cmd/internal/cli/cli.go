@@ -137,7 +137,7 @@ func explainArguments(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return &UsageError{Command: cmd.CommandPath(), Err: err}
+				return &UsageError{Command: cmd.CommandPath(), Err: argumentsError(cmd, args, err)}
 			}
 			return nil
 		}
@@ -145,6 +145,20 @@ func explainArguments(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		explainArguments(child)
 	}
+}
+
+// argumentsError says which arguments a command takes, in place of what cobra says of their number: it does not say
+// what they are, and takes those of commands without any for commands.
+func argumentsError(cmd *cobra.Command, args []string, err error) error {
+	text := err.Error()
+	if cmd.HasSubCommands() || !strings.HasPrefix(text, "accepts ") && !strings.HasPrefix(text, "unknown command ") {
+		return err
+	}
+	got := "no arguments"
+	if len(args) > 0 {
+		got = Count(len(args), "argument", "arguments") + ": " + strings.Join(args, " ")
+	}
+	return fmt.Errorf("expected '%s', got %s", cmd.UseLine(), got)
 }
 
 // NoPaths is the error of commands that were given no files and folders. It names the folder that "usher init" makes, if
