@@ -64,7 +64,7 @@ func shared() map[string]meaning {
 		"operation":             one("", "string", "CREATE, UPDATE, DELETE or CONNECT"),
 		"out":                   one("", "string", "folder to write the files to"),
 		"output":                {"o", []string{"format"}, []string{"output format: text, json, yaml", "output format: line, json"}},
-		"policy":                one("", "string", ""),
+		"policy":                {"", []string{"string", "stringArray"}, []string{""}}, // one to show, or several to exempt from
 		"policy-timeout":        one("", "duration", "how long a policy may take to compile, to be tried, or to decide a request"),
 		"path-secret":           one("", "string", "Secret in --namespace with the keys of the URL paths"),
 		"policies":              one("p", "stringArray", "file or folder with policies"),
