@@ -140,7 +140,8 @@ func TestCandidate(t *testing.T) {
 	removal := candidateOf(t, "ClusterPolicyCandidate", fmt.Sprintf("{name: removal-%s}", namespace), map[string]any{"kind": "ClusterObjectPolicy", "name": secrets.GetName()})
 	r.create(t, removal)
 	r.awaitCondition(t, removal, "Evaluated", "True")
-	r.promotes(t, removal, 0, "--apply")
+	// Its numbers are not written within the first minute.
+	r.promotes(t, removal, 0, "--apply", "--force")
 	if client, err = r.of(secrets); err == nil {
 		_, err = client.Get(ctx, secrets.GetName(), metav1.GetOptions{})
 	}

@@ -26,6 +26,9 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 )
 
+// countsEvery is how often servers write what a candidate has counted, at most.
+const countsEvery = time.Minute
+
 // A candidate is one of a cluster.
 type candidate struct {
 	client     dynamic.Interface
@@ -132,6 +135,9 @@ func (c *candidate) reasons(ctx context.Context, changes []change, notes io.Writ
 	}
 	if !holds {
 		return all, nil
+	}
+	if begun := c.status.Since; begun != nil && c.status.Seen == 0 && c.status.Skipped == 0 && time.Since(begun.Time) < countsEvery {
+		all = append(all, fmt.Sprintf("counting began at %s and numbers are written at most once a minute: there are none yet, try again in a minute", begun.UTC().Format(time.RFC3339)))
 	}
 	moved, err := c.moved(ctx, changes, notes)
 	return append(all, moved...), err

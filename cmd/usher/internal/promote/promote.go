@@ -53,9 +53,10 @@ that is stored. Other labels and annotations of that one stay. Nothing is writte
 servers would accept all of it, and nothing that somebody else writes at the same time is
 replaced.
 
-A candidate is not promoted if it is not evaluated, if evaluations have failed, if a policy
-has changed since the candidate was compared with it, or if policy admission would refuse
-one, whether or not Usher runs, unless --force is set.
+A candidate is not promoted if it is not evaluated, if counting began less than a minute ago
+and no numbers are written yet, if evaluations have failed, if a policy has changed since the
+candidate was compared with it, or if policy admission would refuse one, whether or not Usher
+runs, unless --force is set.
 
 A name alone is that of a ClusterPolicyCandidate, and with --namespace that of a
 PolicyCandidate. A kind is written as for kubectl: pcand/NAME is in the namespace of the

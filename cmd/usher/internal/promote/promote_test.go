@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -157,6 +159,7 @@ func rows() []row {
 	two := "policies: [" + policy("ClusterObjectPolicy", "tags", "") + ", " + policy("ClusterObjectPolicy", "more", "") + "]"
 	removal := "remove: true, replaces: {kind: ClusterObjectPolicy, name: tags}"
 	tried := []string{"try to create tags"}
+	begun := strings.Replace(evaluated, `since: "2026-01-01T00:00:00Z"`, "since: "+strconv.Quote(time.Now().UTC().Format(time.RFC3339)), 1)
 	isNew := "ClusterObjectPolicy tags is new\n  apiVersion: usher.dev/v1alpha1\n  kind: ClusterObjectPolicy\n  spec:\n    failurePolicy: Fail\n    matchConstraints:\n"
 	return []row{
 		{"nothing is written without --apply", one, seen, false, promote.Options{Warnings: rest.NoWarnings{}}, "", counts + isNew, "", tried, false},
@@ -174,6 +177,9 @@ func rows() []row {
 		{"errors", one, seen + ", errors: 2", false, apply, "", "", "warning: 2 of its evaluations have failed\nusher: ClusterPolicyCandidate c is not promoted", tried, true},
 		{"problems", one, seen + ", problems: [{severity: error, what: a mistake}, {severity: warning, what: harmless}]", false, apply, "", "", "warning: a mistake\nusher: ", tried, true},
 		{"not proven", one, strings.Replace(seen, "conditions: [", `conditions: [{type: Proven, status: "False", reason: Unknown, message: nobody, lastTransitionTime: "2026-01-01T00:00:00Z"}, `, 1), false, apply, "", "", "you would answer for what it embeds: nobody", tried, true},
+		{"no numbers are written yet", one, begun, false, apply, "", "", "there are none yet, try again in a minute", tried, true},
+		{"no numbers are written yet, but it is forced", one, begun, false, forced, "", "deleted ClusterPolicyCandidate c\n", "there are none yet", []string{"try to create tags", "create tags", "delete c"}, false},
+		{"the first numbers are written", one, begun + ", seen: 1", false, promote.Options{Warnings: rest.NoWarnings{}}, "", "1 decisions seen", "", tried, false},
 		{"the policy has changed", one, seen + strings.Replace(tags, "generation: 3", "generation: 2", 1), true, apply, "", "", "ClusterObjectPolicy tags has changed since", []string{"try to update tags"}, true},
 		{"the policy was created again", one, seen + strings.Replace(tags, "uid: one", "uid: two", 1), true, apply, "", "", "ClusterObjectPolicy tags has changed since", []string{"try to update tags"}, true},
 		{"the policy was created since", one, seen, true, apply, "", "", "ClusterObjectPolicy tags exists, and is not among the policies", []string{"try to update tags"}, true},
