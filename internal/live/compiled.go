@@ -36,6 +36,26 @@ func (f *inForce) Named() []usher.PolicyRef {
 	return all
 }
 
+// NamedByCandidates returns the candidates that there are, and the policies that those embed and replace which compile.
+func (f *inForce) NamedByCandidates() []usher.PolicyRef {
+	all := slices.DeleteFunc(f.Named(), func(ref usher.PolicyRef) bool {
+		kind, known := api.KindCalled(ref.Kind)
+		return !known || !kind.Candidate
+	})
+	for _, c := range f.Enforced() {
+		if c.Candidate == nil {
+			continue
+		}
+		if c.Candidate.Replaces.Name != "" {
+			all = append(all, c.Candidate.Replaces)
+		}
+		for i := range c.Candidate.Policies {
+			all = append(all, c.Candidate.Policies[i].Ref)
+		}
+	}
+	return all
+}
+
 // others compiles the policies that API servers enforce, once they are needed.
 type others struct {
 	mu    sync.Mutex

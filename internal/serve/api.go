@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
@@ -37,9 +38,9 @@ func (s *Server) newAPI(c *API) (*endpoint, error) {
 		return nil, errors.New("serve API: only the API server of a cluster knows who may use it")
 	}
 	handlers := map[string]http.Handler{
-		delegated.Decisions:          s.warnOfPolicy(decisions.New(s.decisions, "DecisionList")),
-		delegated.CandidateDecisions: decisions.New(s.differences, "CandidateDecisionList"),
-		delegated.AuditResults:       s.warnOfPolicy(auditapi.New(s.cluster.audit.API())),
+		delegated.Decisions:          s.warnOfPolicy("there is no policy ", s.live.Named, decisions.New(s.decisions, "DecisionList")),
+		delegated.CandidateDecisions: s.warnOfPolicy("there is no candidate about ", s.live.NamedByCandidates, decisions.New(s.differences, "CandidateDecisionList")),
+		delegated.AuditResults:       s.warnOfPolicy("there is no policy ", s.live.Named, auditapi.New(s.cluster.audit.API())),
 	}
 	if s.recordings != nil {
 		handlers[delegated.Recordings] = s.recordings
@@ -60,10 +61,10 @@ func (s *Server) newAPI(c *API) (*endpoint, error) {
 	return e, nil
 }
 
-// warnOfPolicy adds a warning to the responses of a handler if the policy that a request selects does not exist, in the
-// header of Kubernetes' own warnings. It names policies that the caller may see: those of the cluster, and of the
-// namespace that is read.
-func (s *Server) warnOfPolicy(next http.Handler) http.Handler {
+// warnOfPolicy adds a warning, which begins with unknown, to the responses of a handler if the policy that a request
+// selects is none of those that named returns, in the header of Kubernetes' own warnings. It names policies that the caller
+// may see: those of the cluster, and of the namespace that is read.
+func (s *Server) warnOfPolicy(unknown string, named func() []usher.PolicyRef, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("policy")
 		request, known := delegated.RequestOf(r.Context())
@@ -71,12 +72,12 @@ func (s *Server) warnOfPolicy(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		visible := slices.DeleteFunc(s.live.Named(), func(p usher.PolicyRef) bool {
+		visible := slices.DeleteFunc(named(), func(p usher.PolicyRef) bool {
 			return request.Namespace != "" && p.Namespace != "" && p.Namespace != request.Namespace
 		})
-		if text := rule.Unknown(printable.Line(printable.Cut(name, longestPolicy)), visible); text != "" {
+		if text, found := strings.CutPrefix(rule.Unknown(printable.Line(printable.Cut(name, longestPolicy)), visible), "there is no policy "); found {
 			// Its error is that of control characters, which the text does not have.
-			if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+			if header, err := utilnet.NewWarningHeader(299, "-", unknown+text); err == nil {
 				w.Header().Set("Warning", header)
 			}
 		}

@@ -3,6 +3,7 @@ package serve_test
 import (
 	"bufio"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -70,6 +71,20 @@ func TestAPIIsApart(t *testing.T) {
 	h.stop()
 }
 
+const proposed = `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterPolicyCandidate
+metadata: {name: proposed}
+spec:
+  policies:
+  - apiVersion: usher.dev/v1alpha1
+    kind: ClusterObjectPolicy
+    metadata: {name: no-config}
+    spec:
+      matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+      validations: [{expression: "false", message: "no"}]
+`
+
 // TestServerKeepsDecisions: what the webhooks decide is there for those who may see it.
 func TestServerKeepsDecisions(t *testing.T) {
 	t.Parallel()
@@ -77,12 +92,15 @@ func TestServerKeepsDecisions(t *testing.T) {
 	f := newFakeCluster()
 	f.config.Clients.Reviews = users.Client
 	f.apply(t, overrides, label("one"))
-	h := f.join(t, serve.Config{API: &serve.API{Address: "127.0.0.1:0", Audiences: []string{delegatedtest.Audience}}})
+	file := filepath.Join(t.TempDir(), "candidate.yaml")
+	write(t, file, proposed)
+	h := f.join(t, serve.Config{Policies: []string{file}, API: &serve.API{Address: "127.0.0.1:0", Audiences: []string{delegatedtest.Audience}}})
 	review := read(t, reviews+"v1-create-pods.json")
 	h.eventually("the policy is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
 	users.Grant("alice", "list", delegated.Decisions, "")
 	users.Grant("alice", "watch", delegated.Decisions, "")
 	users.Grant("alice", "list", delegated.AuditResults, "")
+	users.Grant("alice", "list", delegated.CandidateDecisions, "")
 	ask := func(path string) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.server.APIURL()+path, nil)
 		if err != nil {
@@ -103,6 +121,9 @@ func TestServerKeepsDecisions(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"decisions?policy=lable": `299 - "there is no policy lable: did you mean label?"`, "decisions?policy=ClusterOverridePolicy/label": "", "decisions": "",
+		// A candidate is about what it embeds.
+		"candidatedecisions?policy=proposd": `299 - "there is no candidate about proposd: did you mean proposed?"`, "candidatedecisions?policy=no-config": "",
+		"candidatedecisions?policy=proposed": "", "candidatedecisions?policy=ClusterOverridePolicy/label": `299 - "there is no candidate about ClusterOverridePolicy/label"`,
 		"auditresults?policy=a%1Bb": `299 - "there is no policy a\\x1bb"`,
 	} {
 		response := ask(path)

@@ -290,5 +290,9 @@ func (p *printer) explain(i served.Item) string {
 	if d.Code != 0 {
 		more = fmt.Sprintf("code %d, ", d.Code) + more
 	}
-	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, "with messages and values: "+served.ExplainLine(d)) + "\n"
+	command := "with messages and values: "
+	if d.Failed || d.Verdict == recent.Errored {
+		command = "the error is in the log of this replica, with this uid; to see whether it fails again: "
+	}
+	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, command+served.ExplainLine(d)) + "\n"
 }

@@ -332,7 +332,7 @@ func TestWatchLines(t *testing.T) {
     with messages and values: usher authz can-i list secrets -n shop --as jane
 12:00:03.000 error   get /metrics jane
     took 0s, uid , replica URL
-    with messages and values: usher authz can-i --url 'GET /metrics' --as jane
+    the error is in the log of this replica, with this uid; to see whether it fails again: usher authz can-i --url 'GET /metrics' --as jane
 `, "URL", r.server.URL)
 	for i := range 4 {
 		at := noon.Add(time.Duration(i) * time.Second)
