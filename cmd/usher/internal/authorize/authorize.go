@@ -112,6 +112,9 @@ func (f *worldFlags) load(cmd *cobra.Command, s cli.Streams, namespace string) (
 		if w.clients, err = clients.Connect(config); err != nil {
 			return nil, err
 		}
+		if missing := cluster.NoNamespace(cmd.Context(), w.clients.Facts, namespace); missing != nil {
+			w.warnings = append(w.warnings, fmt.Sprintf("-n: %v", missing))
+		}
 	}
 	found, err := f.loadPolicies(cmd, s, w)
 	if err != nil {

@@ -48,7 +48,7 @@ func answering(t *testing.T, answers map[string]string, forbidden string) (kubec
 			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "message": "you cannot list this", "code": 403}`
 		default:
 			w.WriteHeader(http.StatusNotFound)
-			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`
+			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404}`
 		}
 		_, _ = w.Write([]byte(answer))
 	}))
@@ -133,6 +133,8 @@ func TestTenantAsks(t *testing.T) {
 		"/apis/usher.dev/v1alpha1/namespaces/shop/authorizationpolicies": `{"kind": "AuthorizationPolicyList", "apiVersion": "usher.dev/v1alpha1", "items": []}`,
 		"/apis/authentication.k8s.io/v1/selfsubjectreviews":              `{"kind": "SelfSubjectReview", "status": {"userInfo": {"username": "jane"}}}`,
 		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":         `{"kind": "SelfSubjectAccessReview", "status": {"allowed": true}}`,
+		"/api/v1/namespaces/shop":                                        `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}`,
+		"/api/v1/namespaces":                                             `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}]}`,
 	}, "/apis/")
 	for _, row := range []struct {
 		reason   string
@@ -145,6 +147,7 @@ func TestTenantAsks(t *testing.T) {
 		{"by a role that cannot be read", []string{"delete", "configmaps/keep", "-n", "shop"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: " +
 			`NOT ALLOWED by anybody: RBAC: clusterrole "edit" could not be read` + "\nNote: admission policies may still refuse it: ", "you may not list clusterauthorizationpolicies, clusterroles, "},
 		{"elsewhere", []string{"get", "secrets/db", "-n", "lab"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: NOT ALLOWED by anybody", "authorizationpolicies, clusterroles, roles, clusterrolebindings, rolebindings: the answer is without them"},
+		{"in a namespace that does not exist", []string{"get", "secrets/db", "-n", "shpo"}, cli.ExitOK, "ALLOWED (as the cluster answers)", "warning: -n: not found: did you mean shop?\nwarning: you may not list "},
 		{"without a namespace", []string{"get", "secrets/db"}, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
 	} {
 		ask := func(more ...string) (status int, stdout, stderr string) {

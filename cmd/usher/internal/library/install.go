@@ -136,6 +136,11 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}
+		for _, name := range f.Namespaces() {
+			if missing := cluster.NoNamespace(cmd.Context(), client, name); missing != nil {
+				cli.Notef(cmd, s, "warning", "--namespaces: %v", missing)
+			}
+		}
 		return Install(cmd.Context(), s, Cluster(client, f.Namespace(), config.WarningHandlerWithContext, f.dryRun), plan)
 	case f.out != "":
 		target, err := openFolder(f.out, f.dryRun)

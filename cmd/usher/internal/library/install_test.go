@@ -37,6 +37,13 @@ func TestInstallPrintsWarnings(t *testing.T) {
 			_, _ = bytes.NewBufferString(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":"service-types"}}`).WriteTo(w)
 		case r.URL.Query().Has("labelSelector"):
 			_, _ = bytes.NewBufferString(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicyList","items":[]}`).WriteTo(w)
+		case r.URL.Path == "/api/v1/namespaces/shop":
+			_, _ = bytes.NewBufferString(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`).WriteTo(w)
+		case r.URL.Path == "/api/v1/namespaces":
+			_, _ = bytes.NewBufferString(`{"apiVersion":"v1","kind":"NamespaceList","items":[{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}]}`).WriteTo(w)
+		case strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"):
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = bytes.NewBufferString(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","message":"namespaces \"shpo\" not found","code":404}`).WriteTo(w)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			status := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies").GroupResource(), "service-types").Status()
@@ -54,11 +61,11 @@ func TestInstallPrintsWarnings(t *testing.T) {
 	}
 	var out, says bytes.Buffer
 	cmd := commands.Command(cli.Streams{Out: &out, Err: &says}, &cobra.Command{Use: "try"})
-	cmd.SetArgs([]string{"install", "service-types", "--apply", "--kubeconfig", kubeconfig})
+	cmd.SetArgs([]string{"install", "service-types", "--apply", "--action", "Warn", "--namespaces", "shop,shpo", "--kubeconfig", kubeconfig})
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != "applied service-types\n" || !strings.HasPrefix(says.String(), "Warning: service-types: it would refuse 3 objects\nto wait until they are enforced: kubectl wait ") {
+	if out.String() != "applied service-types\n" || !strings.HasPrefix(says.String(), "warning: --namespaces: namespaces \"shpo\" not found: did you mean shop?\nWarning: service-types: it would refuse 3 objects\nto wait until they are enforced: kubectl wait ") {
 		t.Errorf("printed %q and %q", out.String(), says.String())
 	}
 }

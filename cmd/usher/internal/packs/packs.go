@@ -267,3 +267,6 @@ func (f *Flags) HasSettings() bool { return f.action != "" || len(f.params)+len(
 
 // Action returns the action that the flags set, empty for none.
 func (f *Flags) Action() string { return f.action }
+
+// Namespaces returns the namespaces that the settings are for, none for all.
+func (f *Flags) Namespaces() []string { return f.namespaces }
