@@ -99,10 +99,10 @@ func inDays(d time.Duration) string {
 	return fmt.Sprintf("%d days", d/day)
 }
 
-// ended returns a warning about an exemption that has expired when it is created.
-func (g *guard) ended(r *usher.Request, object api.Object) []string {
+// ended returns a warning about an exemption that has expired when it is written.
+func (g *guard) ended(object api.Object) []string {
 	spec := exemption(object)
-	if spec == nil || r.Operation != usher.Create || spec.ExpiresAt.After(g.options.Now()) {
+	if spec == nil || spec.ExpiresAt.After(g.options.Now()) {
 		return nil
 	}
 	return []string{fmt.Sprintf("spec.expiresAt: it has expired already, at %s, and exempts nothing", spec.ExpiresAt.UTC().Format(time.RFC3339))}

@@ -121,6 +121,26 @@ func TestWhoMayExempt(t *testing.T) {
 	}
 }
 
+// TestRenewals writes an exemption again, with a date that is past.
+func TestRenewals(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	ends := func(after time.Duration) *usher.Object {
+		return usher.TreeObject(object(t, fmt.Sprintf(exemption, now.Add(after).Format(time.RFC3339))))
+	}
+	may := func(context.Context, *usher.Request) (bool, error) { return true, nil }
+	g := guard.Wrap(usher.DeciderFunc(allow), guard.Options{May: may, Now: func() time.Time { return now }})
+	for after, warned := range map[time.Duration]bool{-time.Hour: true, 2 * time.Hour: false} {
+		d, err := g.Decide(t.Context(), &usher.Request{
+			Phase: usher.Validate, Operation: usher.Update, User: usher.User{Name: "jane"},
+			Kind: v1alpha1.GroupVersion.WithKind("ClusterPolicyExemption"), Name: "e", Object: ends(after), OldObject: ends(time.Hour),
+		})
+		if err != nil || d.Verdict == usher.Deny || strings.Contains(strings.Join(d.Warnings, "\n"), "it has expired already") != warned {
+			t.Errorf("renewed for %s: %+v, %v", after, d, err)
+		}
+	}
+}
+
 // TestExemptionsAreProven writes exemptions in every way: only those of writers with the right are
 // stored with a proof.
 func TestExemptionsAreProven(t *testing.T) {

@@ -116,12 +116,20 @@ func (g *guard) decide(ctx context.Context, r *usher.Request) (usher.Decision, e
 	return g.validate(ctx, r, policy)
 }
 
-// unchanged decides a write that does not change what a policy says.
+// unchanged decides a write that does not change what a policy says. It warns of an annotation that does not do what it
+// seems to.
 func (g *guard) unchanged(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if d, refused := g.confirmation(ctx, r); refused {
 		return d, nil
 	}
-	return g.next.Decide(ctx, r)
+	d, err := g.judged(ctx, r)
+	if err != nil || r.Phase != usher.Validate || !writesPolicy(r) {
+		return d, err
+	}
+	if policy, err := decode(r); err == nil && !api.Suspended(policy.Object) {
+		d.Warnings = slices.Concat(d.Warnings, warningsOf(asWarnings(compile.InForce(policy.Object))))
+	}
+	return d, nil
 }
 
 // mutate renders templates, and records when a policy that has to be confirmed was written. If it
@@ -177,7 +185,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		return d, nil
 	}
 	more, d, refused := g.authorize(ctx, r, compiled)
-	warnings = slices.Concat(warnings, more, g.ended(r, policy.Object))
+	warnings = slices.Concat(warnings, more, g.ended(policy.Object))
 	if refused {
 		d.Warnings = warnings
 		return d, nil

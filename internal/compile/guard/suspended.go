@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -59,7 +60,25 @@ func (g *guard) others(ctx context.Context, r *usher.Request) (usher.Decision, e
 	if onlySuspends(r) {
 		return usher.Allowed(), nil
 	}
-	return g.next.Decide(ctx, r)
+	return g.judged(ctx, r)
+}
+
+// judged decides by the policies that select the written one. A denial says how one of them is turned off: a person who tries
+// to would take it for a policy that protects itself.
+func (g *guard) judged(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	d, err := g.next.Decide(ctx, r)
+	if err == nil && d.Verdict == usher.Deny && writesPolicy(r) && r.Operation == usher.Update {
+		d.Warnings = append(slices.Clip(d.Warnings), fmt.Sprintf("a policy refuses this write: what is never refused is to set %s and nothing else, or to delete a policy", suspension(r)))
+	}
+	return d, err
+}
+
+// suspension is what suspends the policy that a request writes.
+func suspension(r *usher.Request) string {
+	if policy, err := decode(r); err == nil && api.SuspendField(policy.Object) != "spec.suspend" {
+		return "the annotation " + api.AnnotationSuspend + `: "true"`
+	}
+	return "spec.suspend: true"
 }
 
 // onlySuspends reports whether an update suspends a policy and changes nothing else, but for what API

@@ -165,6 +165,13 @@ func TestSuspendingIsNotDenied(t *testing.T) {
 			if got, _ := p.put("mallory", row.old, row.new); got != nil {
 				t.Errorf("%s: not judged", row.reason)
 			}
+			if row.old == nil {
+				continue
+			}
+			const help = "what is never refused is to set "
+			if d := p.decide(usher.Validate, "mallory", row.old, row.new); !strings.Contains(strings.Join(d.Warnings, "\n"), help) {
+				t.Errorf("%s: nobody is told how to suspend it: %q", row.reason, d.Warnings)
+			}
 		}
 		r := &usher.Request{
 			Phase: usher.Validate, Operation: usher.Create, User: usher.User{Name: "jane"}, Kind: (&unstructured.Unstructured{Object: off}).GroupVersionKind(),
@@ -215,5 +222,19 @@ func TestWhoBelievesThatItIsSuspendedIsWarned(t *testing.T) {
 		if got := slices.Contains(d.Warnings, want); got != row.warned {
 			t.Errorf("%s: warnings %q, want the warning: %t", row.reason, d.Warnings, row.warned)
 		}
+	}
+}
+
+// TestTheAnnotationOfOtherKinds: it does not suspend a policy of Usher's own, and the user who writes it alone is told.
+func TestTheAnnotationOfOtherKinds(t *testing.T) {
+	t.Parallel()
+	p := newProving(t)
+	active := object(t, grant)
+	written := (&unstructured.Unstructured{Object: active}).DeepCopy()
+	written.SetAnnotations(map[string]string{"usher.dev/suspend": "true"})
+	d := p.decide(usher.Validate, "jane", active, written.Object)
+	const want = "metadata.annotations[usher.dev/suspend]: it suspends policies of kinitiras, and not this one (set spec.suspend)"
+	if d.Verdict == usher.Deny || !slices.Contains(d.Warnings, want) {
+		t.Errorf("%s %q, warnings %q", d.Verdict, d.Message, d.Warnings)
 	}
 }
