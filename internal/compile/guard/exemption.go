@@ -100,9 +100,9 @@ func inDays(d time.Duration) string {
 }
 
 // ended returns a warning about an exemption that has expired when it is written.
-func (g *guard) ended(object api.Object) []string {
+func ended(object api.Object, now time.Time) []string {
 	spec := exemption(object)
-	if spec == nil || spec.ExpiresAt.After(g.options.Now()) {
+	if spec == nil || spec.ExpiresAt.After(now) {
 		return nil
 	}
 	return []string{fmt.Sprintf("spec.expiresAt: it has expired already, at %s, and exempts nothing", spec.ExpiresAt.UTC().Format(time.RFC3339))}

@@ -185,7 +185,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		return d, nil
 	}
 	more, d, refused := g.authorize(ctx, r, compiled)
-	warnings = slices.Concat(warnings, more, g.ended(policy.Object))
+	warnings = slices.Concat(warnings, more, ended(policy.Object, g.options.Now()))
 	if refused {
 		d.Warnings = warnings
 		return d, nil
