@@ -144,7 +144,7 @@ func ownerOf(r *usher.Request) *workload {
 }
 
 // condition is the match condition that holds for the workload, and of all pods only for its own,
-// whatever its ReplicaSets and Jobs are called.
+// whatever its ReplicaSets and Jobs are called. Others have kinds of the same names in groups of their own.
 func (w *workload) condition() map[string]any {
 	kind, named := w.kind, "o.name == "+strconv.Quote(w.name)
 	switch w.kind {
@@ -153,9 +153,13 @@ func (w *workload) condition() map[string]any {
 	case "CronJob":
 		kind, named = "Job", fmt.Sprintf("o.name.matches(%s)", strconv.Quote("^"+regexp.QuoteMeta(w.name)+"-[0-9]+$"))
 	}
+	version := "o.apiVersion == 'v1'"
+	if w.Group != "" {
+		version = fmt.Sprintf("o.apiVersion.startsWith('%s/')", w.Group)
+	}
 	return map[string]any{
 		"name": "pods-of-" + strings.ToLower(w.kind),
 		"expression": fmt.Sprintf("request.resource.resource != 'pods' || object.metadata.?ownerReferences.orValue([])"+
-			".exists(o, o.?controller.orValue(false) && o.kind == '%s' && %s)", kind, named),
+			".exists(o, o.?controller.orValue(false) && %s && o.kind == '%s' && %s)", version, kind, named),
 	}
 }
