@@ -2,6 +2,8 @@ package promote
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -139,6 +141,21 @@ func (w *change) show(out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// digest identifies what changes make of which policies. It is long enough that who writes a candidate finds no two
+// that have the same.
+func digest(changes []change) string {
+	sum := sha256.New()
+	for i := range changes {
+		w := &changes[i]
+		fmt.Fprintf(sum, "%q %t %q", w.ref, w.next == nil, w.diff)
+		if w.stored != nil {
+			fmt.Fprintf(sum, " of %q %d", w.stored.GetUID(), w.stored.GetGeneration())
+		}
+		fmt.Fprintln(sum)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
 // write makes a change, unless somebody else has changed the policy since it was read, and says what it

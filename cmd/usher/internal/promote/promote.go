@@ -29,6 +29,8 @@ type Options struct {
 	Apply bool
 	// Force promotes although there are reasons against it.
 	Force bool
+	// Shown is the digest of what may be written, as a run without Apply prints it; everything may if it is empty.
+	Shown string
 	// Warnings gets what policy admission would warn of, before anything is written.
 	Warnings rest.WarningHandlerWithContext
 	// Home is the namespace in which a candidate is looked for first if there is none where it is named, and Flags
@@ -51,7 +53,8 @@ the candidate removes, and then deletes the candidate.
 A policy gets the spec that was evaluated, without fields that others have set in the one
 that is stored. Other labels and annotations of that one stay. Nothing is written unless API
 servers would accept all of it, and nothing that somebody else writes at the same time is
-replaced.
+replaced. The candidate can change between the two runs: with --shown, and
+what the first one has printed, the second one writes nothing else than that.
 
 A candidate is not promoted if it is not evaluated, if counting began less than a minute ago
 and no numbers are written yet, if evaluations have failed, if a policy has changed since the
@@ -76,7 +79,7 @@ func Command(s cli.Streams) *cobra.Command {
   usher promote tags-deny
 
   # put it into force
-  usher promote tags-deny --apply
+  usher promote tags-deny --apply --shown 8c1f0e9ab07d25c4d2b1e6f3a4958670
 
   # one of a namespace
   usher promote no-latest --namespace shop --apply`,
@@ -86,6 +89,9 @@ func Command(s cli.Streams) *cobra.Command {
 			kind, name, err := candidateNamed(args[0], f.namespace)
 			if err != nil {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			if f.Shown != "" && !f.Apply {
+				return &cli.UsageError{Command: cmd.CommandPath(), Err: errors.New("--shown is for --apply")}
 			}
 			if f.Home = cluster.NamespaceOf(f.kubeconfig, f.context); kind.Namespaced && f.namespace == "" {
 				f.namespace = f.Home
@@ -112,6 +118,7 @@ func Command(s cli.Streams) *cobra.Command {
 
 func (f *promoteFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.Apply, "apply", false, "apply the policies to the cluster of the kubeconfig, and delete the candidate")
+	flags.StringVar(&f.Shown, "shown", "", "apply only what a run without --apply has shown: what its last line has for this flag")
 	flags.BoolVar(&f.Force, "force", false, "promote a candidate although there are reasons against it")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the one that kubectl would use, or the cluster of this pod)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
@@ -202,8 +209,10 @@ func Promote(ctx context.Context, s cli.Streams, client dynamic.Interface, ref u
 	case len(reasons) > 0 && !o.Force:
 		return refuse(s, ref, errors.New("see the warnings; --force promotes it nevertheless"))
 	case !o.Apply:
-		fmt.Fprintln(s.Out, "nothing is written: --apply puts this into force")
+		fmt.Fprintf(s.Out, "nothing is written: --apply puts this into force, and nothing else with --shown %s\n", digest(changes))
 		return nil
+	case o.Shown != "" && o.Shown != digest(changes):
+		return refuse(s, ref, errors.New("this is not what was shown: somebody has changed the candidate, or a policy; run the command without --apply"))
 	}
 	for i := range changes {
 		done, err := changes[i].write(ctx)

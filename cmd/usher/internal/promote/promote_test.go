@@ -304,6 +304,55 @@ func TestPromoteInNamespace(t *testing.T) {
 	}
 }
 
+// TestPromotesWhatWasShown: with what a run without --apply has printed, nothing else is written, also if the candidate
+// was changed and evaluated again in between, or was deleted and created again.
+func TestPromotesWhatWasShown(t *testing.T) {
+	t.Parallel()
+	embedding := func(spec string) string {
+		return "policies: [" + policyOf("ClusterObjectPolicy", "tags", "", spec) + "]"
+	}
+	shown, evil := embedding(objectSpec), embedding(strings.Replace(objectSpec, "'x'", "'y'", 1))
+	removal := "remove: true, replaces: {kind: ClusterObjectPolicy, name: tags}"
+	again := stored(t)
+	again.SetUID("two")
+	for _, r := range []struct {
+		reason, first, then string
+		was, is             *unstructured.Unstructured
+		refused             bool
+	}{
+		{"the same", shown, shown, stored(t), stored(t), false},
+		{"a new policy", shown, shown, nil, nil, false},
+		{"another spec", shown, evil, stored(t), stored(t), true},
+		{"another spec of a new policy", shown, evil, nil, nil, true},
+		{"a removal", shown, removal, stored(t), stored(t), true},
+		{"one more", shown, strings.TrimSuffix(shown, "]") + ", " + policy("ClusterObjectPolicy", "more", "") + "]", nil, nil, true},
+		{"the removal of another policy of the name", removal, removal, stored(t), again, true},
+	} {
+		promoted := func(spec string, inForce *unstructured.Unstructured, o promote.Options) (*cluster, string, error) {
+			status, objects := seen, []runtime.Object{}
+			if inForce != nil {
+				status += strings.Replace(tags, "one", string(inForce.GetUID()), 1)
+				objects = append(objects, inForce)
+			}
+			c := newCluster(t, "", append(objects, candidate(t, spec, status))...)
+			var out bytes.Buffer
+			err := promote.Promote(t.Context(), cli.Streams{Out: &out, Err: &out}, c, usher.PolicyRef{Kind: "ClusterPolicyCandidate", Name: "c"}, o)
+			return c, out.String(), err
+		}
+		_, out, err := promoted(r.first, r.was, promote.Options{Warnings: rest.NoWarnings{}})
+		_, word, ok := strings.Cut(strings.TrimSpace(out), "--shown ")
+		if err != nil || !ok {
+			t.Fatalf("%s: %v:\n%s", r.reason, err, out)
+		}
+		o := forced
+		o.Shown = word
+		c, out, err := promoted(r.then, r.is, o)
+		if wrote := slices.ContainsFunc(c.sent, func(call string) bool { return !strings.HasPrefix(call, "try ") }); wrote == r.refused || (err != nil) != r.refused {
+			t.Errorf("%s: %v, sent %q:\n%s", r.reason, err, c.sent, out)
+		}
+	}
+}
+
 // TestPromoteRaces: what others write between the dry run and the write is not replaced; the status is
 // nobody's change.
 func TestPromoteRaces(t *testing.T) {
