@@ -41,8 +41,10 @@ const (
 	earlyEvents  = 10
 	// denialsLast is how long a replica that ends has to write the last Events.
 	denialsLast = 3 * time.Second
-	// mostTallies limits what is counted at the same time.
-	mostTallies = 1000
+	// mostTallies limits what is counted at the same time, and namespaceTallies what of that in one namespace: who writes
+	// its policies chooses how many there have been.
+	mostTallies      = 1000
+	namespaceTallies = mostTallies / 10
 	// tallyLife is for how long an Event goes on, as long as API servers keep them.
 	tallyLife = time.Hour
 )
@@ -61,6 +63,8 @@ type Denials struct {
 
 	mu      sync.Mutex
 	tallies map[tallyKey]*tally
+	// own counts the tallies of each namespace.
+	own map[string]int
 	// early counts the Events of each namespace that have been written since the last round.
 	early   map[string]int
 	dropped atomic.Int64
@@ -88,7 +92,7 @@ type about struct{ operation, apiVersion, kind, name string }
 
 // NewDenials returns a Denials that has seen none. The identity is the name of this replica.
 func NewDenials(kube kubernetes.Interface, identity string, log *slog.Logger) *Denials {
-	return &Denials{kube: kube, identity: identity, log: log, begun: make(chan struct{}, 1), tallies: map[tallyKey]*tally{}, early: map[string]int{}}
+	return &Denials{kube: kube, identity: identity, log: log, begun: make(chan struct{}, 1), tallies: map[tallyKey]*tally{}, own: map[string]int{}, early: map[string]int{}}
 }
 
 // Wrap returns a decider that decides as d does and counts what policies deny. It returns d if v is
@@ -134,7 +138,7 @@ func (v *Denials) add(r *usher.Request, findings []usher.Finding, now time.Time)
 		key := tallyKey{findings[i].Policy, namespace}
 		t := v.tallies[key]
 		if t == nil {
-			if len(v.tallies) >= mostTallies {
+			if len(v.tallies) >= mostTallies || v.own[namespace] >= namespaceTallies {
 				v.dropped.Add(1)
 				continue
 			}
@@ -142,6 +146,7 @@ func (v *Denials) add(r *usher.Request, findings []usher.Finding, now time.Time)
 			key.namespace = strings.Clone(namespace)
 			t = &tally{first: now}
 			v.tallies[key] = t
+			v.own[key.namespace]++
 			select {
 			case v.begun <- struct{}{}:
 			default:
@@ -209,6 +214,9 @@ func (v *Denials) due(now time.Time) (all []denialEvent, left int) {
 			t.fresh, t.told = false, true
 		case now.Sub(t.last) >= tallyLife:
 			delete(v.tallies, key)
+			if v.own[key.namespace]--; v.own[key.namespace] == 0 {
+				delete(v.own, key.namespace)
+			}
 		}
 	}
 	v.rank(all)

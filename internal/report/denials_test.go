@@ -155,6 +155,29 @@ func TestDenials(t *testing.T) {
 }
 
 // TestDenialsAreBounded: who causes many denials fills neither the namespaces of others nor etcd.
+// TestPoliciesOfANamespaceLeaveTallies: a tenant who writes, has deny, and deletes more policies than are counted within an
+// hour, keeps nobody else's denials from being told.
+func TestPoliciesOfANamespaceLeaveTallies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDenier(t, "usher-a")
+		for policy := range 3000 {
+			d.deny(request("greedy", "Pod", "a"), fmt.Sprint("p", policy))
+		}
+		d.deny(request("shop", "Pod", "a"), "p")
+		if lines := d.minute(); !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "shop ") }) {
+			t.Errorf("of %d Events, none is in shop: %q", len(lines), lines)
+		}
+		// An hour later the namespace has its own part again.
+		time.Sleep(2 * time.Hour)
+		d.minute()
+		d.deny(request("greedy", "Pod", "a"), "another")
+		if lines := d.minute(); !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "another denied") }) {
+			t.Errorf("after an hour: %q", lines)
+		}
+	})
+}
+
 func TestDenialsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,8 +199,8 @@ func TestDenialsAreBounded(t *testing.T) {
 		if len(lines) != 60 || len(namespaces) != 31 || namespaces["greedy"] > 5 {
 			t.Errorf("%d Events in %d namespaces, %d of the greedy one", len(lines), len(namespaces), namespaces["greedy"])
 		}
-		// Of 1100 policies and namespaces 1000 are counted.
-		if got := d.denials.Dropped(); got != 940+200 {
+		// Of 500 policies in one namespace 100 are counted, and all of the others.
+		if got := d.denials.Dropped(); got != 2*400+700-60 {
 			t.Errorf("%d are counted as dropped", got)
 		}
 	})
