@@ -99,14 +99,7 @@ func printExplained(b *strings.Builder, r *explain.Rule, p printable.Palette) {
 		fmt.Fprintf(b, "    %s %s: %s\n", printable.Paint(p.Faint, fmt.Sprintf("%-9s", "no match")), name, printable.Paint(p.Faint, printable.Line(r.Clause)))
 		return
 	}
-	word := string(cmp.Or(r.Outcome, "not run"))
-	if r.Ignored {
-		word += " (ignored)"
-	}
-	told := PaintOutcome(r.Outcome, fmt.Sprintf("%-9s", word), r.Ignored, p)
-	if Warned(r.Outcome, r.Checks) {
-		told = printable.Paint(p.Yellow, fmt.Sprintf("%-9s", "warned"))
-	}
+	told := PaintOutcome(r.Outcome, r.Checks, r.Ignored, 9, p)
 	fmt.Fprintf(b, "    %s %s", told, name)
 	if detail := cmp.Or(r.Error, r.Message, r.Unrun); detail != "" {
 		fmt.Fprintf(b, ": %s", Below("    ", detail))
@@ -195,9 +188,18 @@ func count(n uint64, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// Warned reports whether a rule passed with a warning.
-func Warned(outcome usher.Outcome, checks []usher.Check) bool {
-	return outcome == usher.Passed && slices.ContainsFunc(checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActWarn) })
+// Word returns the word for what a rule did: one that passed may have warned, or said something for the audit log alone.
+func Word(outcome usher.Outcome, checks []usher.Check) string {
+	says := func(action usher.Action) bool {
+		return slices.ContainsFunc(checks, func(c usher.Check) bool { return slices.Contains(c.Actions, action) })
+	}
+	switch {
+	case outcome == usher.Passed && says(usher.ActWarn):
+		return "warned"
+	case outcome == usher.Passed && says(usher.ActAudit):
+		return "audited"
+	}
+	return string(outcome)
 }
 
 // Below returns text that others wrote, with the lines after the first one indented: none looks like
@@ -206,12 +208,18 @@ func Below(indent, text string) string {
 	return strings.ReplaceAll(text, "\n", "\n"+indent+"  ")
 }
 
-// PaintOutcome returns a word in the colour of an outcome.
-func PaintOutcome(o usher.Outcome, word string, ignored bool, p printable.Palette) string {
+// PaintOutcome returns the word for what a rule did, in its colour, as wide as others.
+func PaintOutcome(o usher.Outcome, checks []usher.Check, ignored bool, width int, p printable.Palette) string {
+	word := cmp.Or(Word(o, checks), "not run")
+	mild := word != string(o) && o == usher.Passed
+	if ignored {
+		word += " (ignored)"
+	}
+	word = fmt.Sprintf("%-*s", width, word)
 	switch {
 	case o == usher.Changed:
 		return printable.Paint(p.Cyan, word)
-	case o == usher.Failed && ignored:
+	case mild, o == usher.Failed && ignored:
 		return printable.Paint(p.Yellow, word)
 	case o == usher.Rejected, o == usher.Failed:
 		return printable.Paint(p.Red, word)

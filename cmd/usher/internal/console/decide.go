@@ -231,7 +231,7 @@ func (d *Decision) trace(e *explain.Explanation, r *explain.Rule, line func(ushe
 		return
 	}
 	t := TraceRule{
-		Phase: string(e.Phase), Policy: name(r.Policy), Rule: r.Name, Matched: r.Matched, Outcome: cmp.Or(string(r.Outcome), "no match"),
+		Phase: string(e.Phase), Policy: name(r.Policy), Rule: r.Name, Matched: r.Matched, Outcome: cmp.Or(try.Word(r), "no match"),
 		Reason: cmp.Or(r.Error, r.Message, r.Unrun), Clause: r.Clause, Values: []TraceValue{}, Cost: int64(r.Took), Budget: int64(longest), Line: line(r.Policy, r.Name),
 	}
 	switch {
@@ -239,8 +239,6 @@ func (d *Decision) trace(e *explain.Explanation, r *explain.Rule, line func(ushe
 		t.Reason = r.Clause
 	case r.Outcome == "":
 		t.Outcome = "not run"
-	case try.Warned(r):
-		t.Outcome = "warned"
 	}
 	if r.Took > 0 {
 		t.Duration = r.Took.String()

@@ -210,8 +210,8 @@ func inputsOf(what, text string) ([]objects.Input, error) {
 	return inputs, nil
 }
 
-// Warned reports whether an explained rule let the request pass with a warning, for which decide and explain say "warned".
-func Warned(r *explain.Rule) bool { return text.Warned(r.Outcome, r.Checks) }
+// Word returns the word of decide and explain for what an explained rule did.
+func Word(r *explain.Rule) string { return text.Word(r.Outcome, r.Checks) }
 
 // ValueText returns a value as usher explain prints it.
 func ValueText(value any, absent bool) string { return text.Value(value, absent) }

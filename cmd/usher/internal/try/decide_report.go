@@ -169,7 +169,7 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			continue
 		}
 		matched++
-		fmt.Fprintf(b, "  %s %s %s", outcome(r, p), r.Policy, r.Rule)
+		fmt.Fprintf(b, "  %s %s %s", text.PaintOutcome(r.Outcome, r.Checks, r.Ignored, 8, p), r.Policy, r.Rule)
 		if r.PodOf != "" {
 			fmt.Fprintf(b, " (the pod of %s)", printable.Line(r.PodOf))
 		}
@@ -178,7 +178,8 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 		}
 		b.WriteByte('\n')
 		text.Exemptions(b, "    ", r.Exemptions, told.Rest(r.NotExempt))
-		if len(r.Checks) > 1 {
+		// What is for the audit log alone is in no message.
+		if len(r.Checks) > 1 || text.Word(r.Outcome, r.Checks) == "audited" {
 			printChecks(b, r.Checks)
 		}
 	}
@@ -200,17 +201,6 @@ func printChecks(b *strings.Builder, checks []usher.Check) {
 		c := &checks[i]
 		fmt.Fprintf(b, "    %s: %s\n", cmp.Or(c.Field, c.Validation, c.Name), text.Below("    ", c.Message))
 	}
-}
-
-func outcome(r *ruleResult, p cli.Palette) string {
-	if r.warns() {
-		return cli.Paint(p.Yellow, "warned  ")
-	}
-	word := fmt.Sprintf("%-8s", r.Outcome)
-	if r.Ignored {
-		word += " (ignored)"
-	}
-	return text.PaintOutcome(r.Outcome, word, r.Ignored, p)
 }
 
 // changesOf returns a unified diff of two objects as YAML.

@@ -12,7 +12,6 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/audit/result"
-	"github.com/usher-dev/usher/internal/explain/text"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -80,9 +79,6 @@ type ruleResult struct {
 func (r *ruleResult) fillsIn() bool {
 	return r.Policy == (usher.PolicyRef{}) && r.Outcome == usher.Changed
 }
-
-// warns reports whether the rule passed with a warning.
-func (r *ruleResult) warns() bool { return text.Warned(r.Outcome, r.Checks) }
 
 // A nearMatch is a rule that would match except for its most specific clauses.
 type nearMatch struct {
