@@ -180,11 +180,17 @@ var errSame = errors.New("nothing to write")
 // ours reports whether an object is one that Usher has made.
 func ours(object metav1.Object) bool { return object.GetLabels()[managedBy] == manager }
 
-// carries reports whether got has the labels of want.
+// carries reports whether got has the labels and annotations of want.
 func carries(got, want metav1.Object) bool {
-	labels := maps.Clone(got.GetLabels())
-	maps.Copy(labels, want.GetLabels())
-	return maps.Equal(labels, got.GetLabels())
+	has := func(got, want map[string]string) bool {
+		for name, value := range want {
+			if there, ok := got[name]; !ok || there != value {
+				return false
+			}
+		}
+		return true
+	}
+	return has(got.GetLabels(), want.GetLabels()) && has(got.GetAnnotations(), want.GetAnnotations())
 }
 
 // same reports whether the registered entries are the expected ones. It ignores entries that others

@@ -3,6 +3,7 @@ package webhookconfig
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -45,7 +46,29 @@ func (e *Applier) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1
 			validating.Webhooks = append(validating.Webhooks, e.o.validating(&entries[i], caBundle))
 		}
 	}
+	mutating.Annotations, validating.Annotations = list(entries, usher.Mutate), list(entries, usher.Validate)
 	return mutating, validating, err
+}
+
+// entriesAnnotation has the names of the entries that policies needed when a configuration was written: one that
+// somebody removes leaves its name.
+const entriesAnnotation = "usher.dev/entries"
+
+// list returns the annotation with the entries of a phase.
+func list(entries []Entry, phase usher.Phase) map[string]string {
+	var names []string
+	for i := range entries {
+		if entries[i].Phase == phase {
+			names = append(names, entries[i].String())
+		}
+	}
+	return map[string]string{entriesAnnotation: strings.Join(names, ",")}
+}
+
+// Lacking returns the entries that a configuration had when Usher wrote it, and that are not among those it has.
+func Lacking(configuration metav1.Object, has []string) []string {
+	written := strings.Split(configuration.GetAnnotations()[entriesAnnotation], ",")
+	return slices.DeleteFunc(written, func(name string) bool { return name == "" || slices.Contains(has, name) })
 }
 
 func (o *Options) client(path string, caBundle []byte) admissionv1.WebhookClientConfig {

@@ -81,17 +81,35 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 			r.unknownf("what is registered: %v", err)
 		}
 	}
+	r.lack(mutating, validating)
 	r.trust(called)
 	r.outside(ctx, called)
 }
 
+// lack says which entries somebody has removed.
+func (r *statusReport) lack(configurations ...metav1.Object) {
+	var has []string
+	for _, w := range r.Webhooks {
+		has = append(has, w.Name)
+	}
+	for _, c := range configurations {
+		for _, name := range webhookconfig.Lacking(c, has) {
+			r.wrongf("the webhook %s is missing, and what it is for is not sent to Usher: somebody has removed it%s", name, r.soon())
+		}
+	}
+}
+
+// soon says when what is missing is registered again.
+func (r *statusReport) soon() string {
+	if r.noReplica {
+		return ""
+	}
+	return "; a replica that runs registers within half a minute"
+}
+
 // missing says that a webhook configuration is not there, as err does.
 func (r *statusReport) missing(err error) {
-	soon := ""
-	if !r.noReplica {
-		soon = "; a replica that runs registers within half a minute"
-	}
-	r.wrongf("not registered: %v%s", err, soon)
+	r.wrongf("not registered: %v%s", err, r.soon())
 }
 
 // isAbsent reports whether Usher is not installed where nothing is registered, which is one problem.
@@ -181,7 +199,7 @@ func (r *statusReport) trust(called []*admissionv1.WebhookClientConfig) {
 		bundles = append(bundles, bundle)
 		name := r.Webhooks[i].Name
 		if !bytes.Equal(bundle, bundles[0]) {
-			r.wrongf("the webhook %s trusts another CA than the webhook %s", name, r.Webhooks[0].Name)
+			r.wrongf("the webhook %s trusts another CA than the webhook %s%s", name, r.Webhooks[0].Name, r.soon())
 		}
 	}
 	if len(bundles) == 0 {

@@ -29,6 +29,8 @@ type protectedCluster struct {
 	tenants int
 	// failurePolicy and ca are those of the webhook configurations.
 	failurePolicy, ca, otherCA string
+	// removed is an entry that somebody has removed.
+	removed string
 	// conditions are their match conditions.
 	conditions string
 	// unregistered is the end of the paths of webhook configurations that do not exist.
@@ -77,7 +79,7 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	webhooks := func(names ...string) string {
 		var all []string
-		for i, name := range names {
+		for i, name := range slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == c.removed }) {
 			ca, failurePolicy := c.ca, c.failurePolicy
 			if name == "mutate" && c.mutates != "" {
 				failurePolicy = c.mutates
@@ -87,7 +89,7 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"url":%s,"caBundle":%q},"matchConditions":[%s]}`, name, failurePolicy, cmp.Or(c.outside, "null"), base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
 		}
-		return `{"webhooks":[` + strings.Join(all, ",") + `]}`
+		return fmt.Sprintf(`{"metadata":{"annotations":{"usher.dev/entries":%q}},"webhooks":[%s]}`, strings.Join(names, ","), strings.Join(all, ","))
 	}
 	switch path := r.URL.Path; {
 	case path == "/version":
@@ -258,7 +260,10 @@ func TestStatus(t *testing.T) {
 			"as a user of one namespace you see the policies of namespace shop, and not whether the cluster is protected; policies of namespaces have 1 problem of their own\n  policies ",
 			"problem of a namespace: ObjectPolicy shop/p: not enforced", "\nnot known: the cluster: an administrator may read",
 		}},
-		{"a CA of before", func(c *protectedCluster) { c.otherCA = "x" }, cli.ExitNegative, []string{"problem: the webhook validate-policies trusts another CA than the webhook mutate\n"}},
+		{"a CA of before", func(c *protectedCluster) { c.otherCA = "x" }, cli.ExitNegative, []string{"problem: the webhook validate-policies trusts another CA than the webhook mutate; a replica that runs registers within half a minute\n"}},
+		{"an entry that is gone", func(c *protectedCluster) { c.removed = "validate" }, cli.ExitNegative, []string{
+			"problem: the webhook validate is missing, and what it is for is not sent to Usher: somebody has removed it; a replica that runs registers within half a minute\n",
+		}},
 		{"no CA", func(c *protectedCluster) { c.ca = "x" }, cli.ExitNegative, []string{"problem: the CA bundle of the webhooks has no certificate that can be read\n"}},
 		{"policies", func(c *protectedCluster) {
 			c.policies = strings.Join([]string{
