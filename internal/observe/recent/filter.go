@@ -34,7 +34,8 @@ type Filter struct {
 	// Outcomes are alternatives. Of decisions of candidates, they are those that differ.
 	Outcomes []Outcome
 	// Policy is the name of a policy, or NAMESPACE/NAME, either of them with KIND/ before it. It
-	// selects the decisions in which a rule of it made a difference.
+	// selects the decisions in which a rule of it made a difference and, with Slower, those in which one
+	// took the longest.
 	Policy string
 	// User is that of the requests. Kind is the kind of the objects, or the resource, in any case.
 	User, Kind string
@@ -111,8 +112,14 @@ func (f *Filter) selects(k *kept) bool {
 			(f.Namespace == "" || f.Namespace == string(k.field(namespace))) &&
 			(f.User == "" || printable.Cut(f.User, longest[userName]) == string(k.field(userName))) &&
 			(f.Kind == "" || strings.EqualFold(f.Kind, string(k.field(kind))) || strings.EqualFold(f.Kind, string(k.field(resource)))) &&
-			(f.Policy == "" || slices.ContainsFunc(k.rules, func(r keptRule) bool { return rule.Names(f.Policy, r.rule.Value().policy) })) &&
+			(f.Policy == "" || f.selectsPolicyOf(k)) &&
 			(len(f.Outcomes) == 0 || slices.ContainsFunc(f.Outcomes, k.has))
+}
+
+// selectsPolicyOf reports whether the policy made a difference or, if slow decisions are asked for, took the longest.
+func (f *Filter) selectsPolicyOf(k *kept) bool {
+	return f.Slower > 0 && k.slowest != nil && rule.Names(f.Policy, k.slowest.rule.Value().policy) ||
+		slices.ContainsFunc(k.rules, func(r keptRule) bool { return rule.Names(f.Policy, r.rule.Value().policy) })
 }
 
 func (k *kept) has(o Outcome) bool {

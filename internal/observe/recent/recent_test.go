@@ -120,6 +120,26 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
+// TestFilterOfSlowest: with a time, a policy also selects decisions that it let pass and of which it took the longest.
+func TestFilterOfSlowest(t *testing.T) {
+	t.Parallel()
+	ring := &recent.Ring{}
+	finding := usher.Finding{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "p"}, Rule: "spec.validations", Outcome: usher.Passed, Took: time.Minute}
+	ring.Add(&usher.Request{Phase: usher.Validate}, &usher.Decision{Findings: []usher.Finding{finding}}, nil, time.Now().Add(-time.Hour))
+	for _, row := range []struct {
+		filter recent.Filter
+		want   int
+	}{
+		{recent.Filter{Policy: "p", Slower: time.Second}, 1},
+		{recent.Filter{Policy: "q", Slower: time.Second}, 0},
+		{recent.Filter{Policy: "p"}, 0},
+	} {
+		if all, _ := ring.Last(1, &row.filter).Next(make([]*recent.Decision, 0, 1)); len(all) != row.want {
+			t.Errorf("%+v selects %d, want %d", row.filter, len(all), row.want)
+		}
+	}
+}
+
 // TestAccess: of requests to authorize those are kept about which a policy says something.
 func TestAccess(t *testing.T) {
 	t.Parallel()
