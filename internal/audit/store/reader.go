@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -241,25 +242,55 @@ type Stats struct {
 	Used, Limit int64
 }
 
-// Stats returns the figures so far. It goes through all that is kept, and builds no lists.
+const (
+	// manyKept is from how many projections on the results are not counted each time that somebody asks, and
+	// countEvery how long that takes effect, for each projection: twenty times as long as counting takes the lock
+	// from what judges.
+	manyKept   = 10_000
+	countEvery = 3 * time.Microsecond
+)
+
+// counted is what all results came to when they were counted last, which is good enough until some time.
+type counted struct {
+	results result.Summary
+	until   time.Time
+}
+
+// Stats returns the figures so far. To count the results it goes through all that is kept, and builds no lists;
+// if there are many, they may be some time old.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := Stats{Evaluations: s.evaluations, Used: s.memory.used, Limit: s.memory.limit}
+	if now, c := time.Now(), &s.counted; !now.Before(c.until) {
+		*c = counted{results: s.count()}
+		kept := 0
+		for _, k := range s.kinds {
+			kept += len(k.all)
+		}
+		if kept >= manyKept {
+			c.until = now.Add(time.Duration(kept) * countEvery)
+		}
+	}
+	return Stats{Results: s.counted.results, Evaluations: s.evaluations, Used: s.memory.used, Limit: s.memory.limit}
+}
+
+// count counts the results about all objects.
+func (s *Store) count() result.Summary {
+	var all result.Summary
 	for _, k := range s.kinds {
 		tallies := map[*tally]result.Summary{}
-		all.Results.Error += k.omitted
+		all.Error += k.omitted
 		if k.plan != nil && k.reading.err != nil {
-			all.Results.Error += len(k.policies.view.refs)
+			all.Error += len(k.policies.view.refs)
 		}
 		for _, p := range k.all {
 			if p.assessment == nil {
 				for _, shown := range p.previous {
-					all.Results.Merge(shown.summary(k.policies.view, tallies))
+					all.Merge(shown.summary(k.policies.view, tallies))
 				}
 				continue
 			}
-			all.Results.Merge(times(p.assessment.summary(k.policies.view, tallies), int(p.refs)))
+			all.Merge(times(p.assessment.summary(k.policies.view, tallies), int(p.refs)))
 		}
 	}
 	return all

@@ -60,6 +60,7 @@ type Store struct {
 	retries retries
 	// evaluations counts judged projections.
 	evaluations uint64
+	counted     counted
 	// judgements and buffer are used again.
 	judgements []judgement
 	buffer     []byte

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,7 +129,7 @@ func newAudited(t *testing.T) *audited {
 		t.Fatal(err)
 	}
 	q := store.NewQueue()
-	s := store.New(q, store.Options{Memory: 1 << 20, Results: 100})
+	s := store.New(q, store.Options{Memory: 64 << 20, Results: 100})
 	return &audited{s, t, q, s.Kind(configMaps, judge.New(compile.Order([]compile.Compiled{compile.Policy(p)}), judge.Options{}).Plan(configMaps))}
 }
 
@@ -223,4 +224,31 @@ func TestWhatIsJudged(t *testing.T) {
 	if s := x.Stats(); x.begin() != nil || s.Used != 0 {
 		t.Errorf("the kind is gone: %+v", s)
 	}
+}
+
+// TestManyResultsAreCountedNowAndThen: who asks often does not keep the audit from judging.
+func TestManyResultsAreCountedNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newAudited(t)
+		judge := func(objects, want int, reason string) {
+			t.Helper()
+			for range objects {
+				x.finish(x.begin(), "no")
+			}
+			if got := x.Stats().Results.Fail; got != want {
+				t.Errorf("%s: %d results, want %d", reason, got, want)
+			}
+		}
+		for i := range 9_999 {
+			x.set(fmt.Sprint("label", i), fmt.Sprint("m", i))
+		}
+		judge(1, 1, "the first one")
+		judge(1, 2, "as long as they are few, all count at once")
+		x.set("one more", "more")
+		judge(1, 3, "they are many")
+		judge(1, 3, "they are not counted again")
+		time.Sleep(30 * time.Millisecond)
+		judge(0, 4, "after some time they are")
+	})
 }
