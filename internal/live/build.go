@@ -69,7 +69,7 @@ func (l *Live) build(sets []*merged) built {
 	}
 	l.params.expect(compile.NeedsOf(enforced))
 	offer := updateCandidates(l, enforced)
-	next := l.enforce(enforced, policies, status, c.usage, offer)
+	next := l.enforce(enforced, policies, status, offer)
 	next.exemptions = exemptionStates(versions, ineffective)
 	next.enforced, next.elsewhere = enforced, l.elsewhere
 	l.uses.expect(next.exemptions)
@@ -80,7 +80,6 @@ func (l *Live) build(sets []*merged) built {
 type choice struct {
 	refs     []usher.PolicyRef
 	policies []api.Policy
-	usage    usage
 	// unused are the policies that are not used; surplus are those of them above the quota.
 	unused   []rule.State
 	surplus  []usher.PolicyRef
@@ -104,7 +103,9 @@ func (l *Live) choose(sets []*merged) *choice {
 		}
 	}
 	var surplus map[int]rule.Problem
-	surplus, c.usage, l.lengths = l.options.Quota.apply(c.refs, c.policies, l.lengths)
+	var stored usage
+	surplus, stored, l.lengths = l.options.Quota.apply(c.refs, c.policies, l.lengths)
+	l.tally.update(stored)
 	if len(surplus) == 0 {
 		return c
 	}
@@ -129,7 +130,7 @@ func (c *choice) leaveOut(ref usher.PolicyRef, policy api.Policy, problem rule.P
 }
 
 // enforce creates engines for compiled policies: one for writes, one for requests to authorize.
-func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, all usage, offer candidate.Offer) snapshot {
+func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, offer candidate.Offer) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = written(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: authzengine.New(authzindex.New(accessRules), l.options.Access)}
@@ -137,7 +138,7 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 		next.coverage.Candidates = l.candidates.Coverage()
 	}
 	l.index = index.Update(l.index, rules)
-	guarded := l.options.guard(all)
+	guarded := l.options.guard(l.tally)
 	guarded.Trial = l.options.tryExemption(enforced, l.elsewhere)
 	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), guarded)
 	next.entries = engine.NewEntries(rules, next.coverage.Entries(), writes, func(some []rule.Rule) usher.Decider {
@@ -159,12 +160,12 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 
 // guard returns the options for checking written policies: protected users stay protected, without
 // other exceptions.
-func (o Options) guard(all usage) guard.Options {
+func (o Options) guard(quota *tally) guard.Options {
 	access, compiling := o.Access, o.Compile
 	access.KillSwitch, compiling.Depth = nil, compile.Trying
 	return guard.Options{
 		Compile: compiling, May: o.May, Proofs: o.Proofs, Places: o.Places,
-		Check: func(policy, old api.Object) []rule.Problem { return o.Quota.check(policy, old, all) },
+		Check: quota.check, Admit: quota.admit,
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)
 		},

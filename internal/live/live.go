@@ -106,6 +106,7 @@ type Live struct {
 	elsewhere []api.Policy
 	others    others
 	lengths   lengths
+	tally     *tally
 	index     *index.Index
 	settler   *settler
 	tries     *tries
@@ -163,6 +164,7 @@ func New(o Options) *Live {
 	}
 	o.Quota = o.Quota.withDefaults()
 	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(o.Stored, o.Unserved), params: newParams(), uses: newUses()}
+	l.tally = &tally{quota: o.Quota, now: o.Engine.Now, admitted: map[group]map[string]admission{}}
 	l.candidates = newCandidates(&o)
 	l.loaded, l.ended = make(chan struct{}), make(chan struct{})
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -95,34 +98,103 @@ func (q Quota) apply(refs []usher.PolicyRef, policies []api.Policy, known length
 	return surplus, all, next
 }
 
-// check returns why a policy may not be written, if it would exceed the quota in number or in
-// length. An existing policy may always become shorter.
-func (q Quota) check(policy, old api.Object, all usage) []rule.Problem {
-	name := compile.Ref(policy)
-	if name.Namespace == "" {
-		return nil
-	}
-	others := all[group{name.Namespace, name.Kind}]
-	length, count, bytes := lengths{}.of(policy), 1, 0
-	for other, n := range others {
-		if other != name.Name || old == nil {
-			count, bytes = count+1, bytes+n
+// pending is how long a policy counts that was admitted, and that no source has: its writer may have been refused
+// afterwards.
+const pending = 10 * time.Second
+
+// A tally has what counts against the quota when a policy is written: the policies of the sources, and
+// those admitted here that these do not have yet.
+type tally struct {
+	quota Quota
+	now   func() time.Time
+
+	mu       sync.Mutex
+	stored   usage
+	admitted map[group]map[string]admission
+}
+
+// An admission is of a policy of this length, and counts until then.
+type admission struct {
+	length int
+	until  time.Time
+}
+
+// update replaces the policies that sources have.
+func (t *tally) update(stored usage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stored = stored
+	for g, policies := range t.admitted {
+		maps.DeleteFunc(policies, func(name string, a admission) bool {
+			length, ok := stored[g][name]
+			return ok && length == a.length || t.now().After(a.until)
+		})
+		if len(policies) == 0 {
+			delete(t.admitted, g)
 		}
 	}
-	if old != nil && length <= (lengths{}).of(old) {
+}
+
+// check returns why a policy may not be written, if it would exceed the quota in number or in
+// length. An existing policy may always become shorter.
+func (t *tally) check(policy, old api.Object) []rule.Problem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.checkLocked(policy, old)
+}
+
+// admit is check, and counts the policy from now on.
+func (t *tally) admit(policy, old api.Object) []rule.Problem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := compile.Ref(policy)
+	problems := t.checkLocked(policy, old)
+	if len(problems) > 0 || name.Namespace == "" {
+		return problems
+	}
+	g := group{name.Namespace, name.Kind}
+	if t.admitted[g] == nil {
+		t.admitted[g] = map[string]admission{}
+	}
+	t.admitted[g][name.Name] = admission{lengths{}.of(policy), t.now().Add(pending)}
+	return nil
+}
+
+func (t *tally) checkLocked(policy, old api.Object) []rule.Problem {
+	name := compile.Ref(policy)
+	length := lengths{}.of(policy)
+	if name.Namespace == "" || old != nil && length <= (lengths{}).of(old) {
 		return nil
+	}
+	others := t.lengthsOf(group{name.Namespace, name.Kind})
+	delete(others, name.Name)
+	count, bytes := len(others)+1, length
+	for _, n := range others {
+		bytes += n
 	}
 	if old != nil {
 		// The policy exists already.
 		count = 0
 	}
-	what, flag := q.exceeded(count, bytes+length)
+	what, flag := t.quota.exceeded(count, bytes)
 	if what == "" {
 		return nil
 	}
 	return []rule.Problem{{
 		Policy: name, Severity: rule.Error,
-		What: fmt.Sprintf("namespace %s may have %s, and has %d of %d bytes already", name.Namespace, what, len(others), bytes),
+		What: fmt.Sprintf("namespace %s may have %s, and has %d of %d bytes already", name.Namespace, what, len(others), bytes-length),
 		Do:   "delete or shorten some, or ask an operator of Usher to raise " + flag,
 	}}
+}
+
+// lengthsOf returns the lengths of the policies of a group by name.
+func (t *tally) lengthsOf(g group) map[string]int {
+	all := make(map[string]int, len(t.stored[g])+1)
+	maps.Copy(all, t.stored[g])
+	for name, a := range t.admitted[g] {
+		if !t.now().After(a.until) {
+			all[name] = a.length
+		}
+	}
+	return all
 }

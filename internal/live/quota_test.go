@@ -1,6 +1,7 @@
 package live_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/source"
 )
@@ -129,6 +131,15 @@ func rawPolicy(t *testing.T, p api.Policy) *usher.Object {
 	return usher.RawObject(text)
 }
 
+// writePolicy is the request that creates a policy.
+func writePolicy(t *testing.T, p api.Policy) *usher.Request {
+	t.Helper()
+	return &usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(),
+		Kind: schema.GroupVersionKind{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Kind: "OverridePolicy"}, Object: rawPolicy(t, p),
+	}
+}
+
 // A policy comes into force when the quota allows it.
 func TestSurplusPoliciesMoveUp(t *testing.T) {
 	t.Parallel()
@@ -172,16 +183,65 @@ func TestQuotaAtAdmission(t *testing.T) {
 		{"one that gets too long", namespaced("shop", "a", 0, 1500), new(namespaced("shop", "a", 0, 500)), "(delete or shorten some, or ask an operator of Usher to raise --namespace-policy-bytes)"},
 		{"one that gets shorter and is too long", namespaced("shop", "c", 0, 5000), new(namespaced("shop", "c", 0, 6000)), ""},
 	} {
-		r := &usher.Request{
-			Phase: usher.Validate, Operation: usher.Create, Namespace: tt.policy.Object.GetNamespace(), Name: tt.policy.Object.GetName(),
-			Kind: schema.GroupVersionKind{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Kind: "OverridePolicy"}, Object: rawPolicy(t, tt.policy),
-		}
+		r := writePolicy(t, tt.policy)
 		if tt.old != nil {
 			r.Operation, r.OldObject = usher.Update, rawPolicy(t, *tt.old)
 		}
 		d, err := h.live.Decide(t.Context(), r)
 		if err != nil || (d.Verdict == usher.Deny) != (tt.want != "") || !strings.Contains(d.Message, tt.want) {
 			t.Errorf("%s: %s %q, %v, want %q", tt.reason, d.Verdict, d.Message, err, tt.want)
+		}
+	}
+}
+
+// What was admitted counts before the sources have it, once, and not for long if they never do.
+func TestQuotaCountsAdmittedPolicies(t *testing.T) {
+	t.Parallel()
+	var c clock
+	c.set(end)
+	a := newScript()
+	h := startWith(t, live.Options{Quota: live.Quota{Policies: 2, Bytes: 2000}, Engine: engine.Options{Now: c.now}}, a)
+	a.update(set(namespaced("shop", "a", 1, 1)))
+	h.next()
+	dry := func(r *usher.Request) *usher.Request {
+		r.DryRun = true
+		return r
+	}
+	wrong := func(r *usher.Request) *usher.Request {
+		raw, err := r.Object.Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Object = usher.RawObject(bytes.ReplaceAll(raw, []byte(`"op":"add"`), []byte(`"op":"no"`)))
+		return r
+	}
+	for _, step := range []struct {
+		reason string
+		before func()
+		do     *usher.Request
+		denied bool
+	}{
+		{"a dry run does not count", nil, dry(writePolicy(t, namespaced("shop", "dry", 0, 1))), false},
+		{"nor does what is refused", nil, wrong(writePolicy(t, namespaced("shop", "wrong", 0, 1))), true},
+		{"the second", nil, writePolicy(t, namespaced("shop", "b", 0, 1)), false},
+		{"the second again", nil, writePolicy(t, namespaced("shop", "b", 0, 2)), false},
+		{"the third, before a source has the second", nil, writePolicy(t, namespaced("shop", "c", 0, 1)), true},
+		{"a dry run of it", nil, dry(writePolicy(t, namespaced("shop", "c", 0, 1))), true},
+		{"another namespace", nil, writePolicy(t, namespaced("bank", "c", 0, 1)), false},
+		{"the second was never stored", func() { c.set(end.Add(time.Minute)) }, writePolicy(t, namespaced("shop", "c", 0, 1)), false},
+		{"a source has it, and it is deleted", func() {
+			a.update(set(namespaced("shop", "a", 1, 1), namespaced("shop", "c", 0, 1)))
+			h.next()
+			a.update(set(namespaced("shop", "a", 1, 1)))
+			h.next()
+		}, writePolicy(t, namespaced("shop", "d", 0, 1)), false},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		d, err := h.live.Decide(t.Context(), step.do)
+		if err != nil || (d.Verdict == usher.Deny) != step.denied {
+			t.Errorf("%s: %s %q, %v", step.reason, d.Verdict, d.Message, err)
 		}
 	}
 }

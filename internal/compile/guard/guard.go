@@ -41,6 +41,9 @@ type Options struct {
 	// Check returns further reasons to reject a policy, such as quotas. The old policy is nil on
 	// creation. Nil means no further checks.
 	Check func(policy, old api.Object) []rule.Problem
+	// Admit is Check, and counts the policy from now on. It is called for writes that nothing else refuses,
+	// except dry runs. Nil means no further checks.
+	Admit func(policy, old api.Object) []rule.Problem
 	// Proofs makes and checks the proofs of policies that count only with one; nil does neither.
 	Proofs Proofs
 	// Compile says where policies are compiled.
@@ -165,8 +168,8 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	policy.Unknown, policy.Duplicate = nil, nil
 	// One that is being deleted compiles to nothing: its writer needs the same rights as before.
 	policy.Object.SetDeletionTimestamp(nil)
-	if errs := g.check(r, policy); len(errs) > 0 {
-		return coded(refused(compile.Ref(policy.Object), errs), http.StatusForbidden), nil
+	if d, refused := exceeds(g.options.Check, r, policy); refused {
+		return d, nil
 	}
 	compiled := g.options.Compile.Policy(ctx, policy)
 	problems := rule.Written(compiled.Problems)
@@ -199,6 +202,11 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		warnings = nil
 	}
 	d.Warnings = slices.Concat(warnings, d.Warnings)
+	if d.Verdict != usher.Deny && !r.DryRun {
+		if d, refused := exceeds(g.options.Admit, r, policy); refused {
+			return d, nil
+		}
+	}
 	if d.Verdict != usher.Deny {
 		d.Warnings = append(d.Warnings, warningsOf(slices.Concat(g.absent(ctx, r.User, compiled), g.existing(ctx, compiled)))...)
 	}
@@ -234,12 +242,16 @@ func warningsOf(problems []rule.Problem) []string {
 	return warnings
 }
 
-// check returns the further reasons to reject the policy.
-func (g *guard) check(r *usher.Request, policy api.Policy) []rule.Problem {
-	if g.options.Check == nil {
-		return nil
+// exceeds returns the decision of a check of the policy, if it refuses the policy.
+func exceeds(check func(policy, old api.Object) []rule.Problem, r *usher.Request, policy api.Policy) (d usher.Decision, refuses bool) {
+	if check == nil {
+		return usher.Decision{}, false
 	}
-	return g.options.Check(policy.Object, oldPolicy(r))
+	errs := check(policy.Object, oldPolicy(r))
+	if len(errs) == 0 {
+		return usher.Decision{}, false
+	}
+	return coded(refused(compile.Ref(policy.Object), errs), http.StatusForbidden), true
 }
 
 // oldPolicy is the policy that an update changes; nil if there is none.
