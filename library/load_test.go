@@ -198,7 +198,8 @@ func TestCheckParams(t *testing.T) {
 		{"nothing", nil, ""},
 		{"all types", map[string]any{"list": []any{"a"}, "number": 2, "text": "a", "on": false, "map": map[string]any{"a": 1}}, ""},
 		{"a param that does not exist", map[string]any{"lists": []any{}}, "no param lists: there are list, map, number, on, text"},
-		{"a text for a list", map[string]any{"list": "a"}, "param list: expected a list, not a text"},
+		{"a text for a list", map[string]any{"list": "a"}, "param list: expected a list, as in list=[a], not a text"},
+		{"a map for a list", map[string]any{"list": map[string]any{}}, "param list: expected a list, not a map"},
 		{"a number for a text", map[string]any{"text": 1.5}, "param text: expected a text, not a number"},
 		{"null", map[string]any{"map": nil}, "param map: expected a map, not a null"},
 	} {

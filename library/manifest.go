@@ -86,7 +86,11 @@ func (p *Policy) CheckParams(values map[string]any) error {
 		case !ok:
 			return fmt.Errorf("no param %s: there are %s", name, strings.Join(slices.Sorted(maps.Keys(p.Params)), ", "))
 		case typeOf(value) != typeOf(values[name]):
-			return fmt.Errorf("param %s: expected a %s, not a %s", name, typeOf(value), typeOf(values[name]))
+			example := ""
+			if typeOf(value) == "list" && values[name] != nil && typeOf(values[name]) != "map" {
+				example = fmt.Sprintf(", as in %s=[%v]", name, values[name])
+			}
+			return fmt.Errorf("param %s: expected a %s%s, not a %s", name, typeOf(value), example, typeOf(values[name]))
 		}
 	}
 	return nil
