@@ -237,8 +237,9 @@ var mayImport = []struct {
 	{"internal/artifact", nil},
 	{"internal/artifact/artifacttest", nil},
 	{"internal/graceful", []string{"internal/limit"}},
-	// A page for the user of this machine, and its API. What it answers comes from its caller.
-	{"internal/console", []string{"internal/graceful", "internal/manifest", "internal/printable"}},
+	// A page for the user of this machine, and its API. What it answers comes from its caller. Misspelled fields get
+	// suggestions, which rule has.
+	{"internal/console", []string{"internal/graceful", "internal/manifest", "internal/printable", "internal/rule"}},
 	// What requests may take of the server's memory, slots and connections; the doors charge for what they decode.
 	{"internal/limit", []string{"internal/memory"}},
 	{"internal/memory", nil},

@@ -123,3 +123,36 @@ func TestConsoleWhySource(t *testing.T) {
 		t.Errorf("in flow style: %+v", why)
 	}
 }
+
+// TestConsoleWhyOrder: what denied comes first, before what only warned and what has less of the sentence.
+func TestConsoleWhyOrder(t *testing.T) {
+	t.Parallel()
+	c := opened(t)
+	const many = `---
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: many}
+spec:
+  validations:
+  - {name: deadline, expression: "false", messageExpression: "'set the deadline of ' + object.metadata.name"}
+  - {name: history, expression: "false", messageExpression: "'limit the history of ' + object.metadata.name"}
+  - {name: short, expression: "false", message: is required}
+  - {name: silent, expression: object.metadata.name == 'b'}
+`
+	for _, row := range []struct{ reason, sentence, want string }{
+		{"an expression makes the message", "limit the history of a (ClusterObjectPolicy many)", "history deadline silent"},
+		{"a rule without a message", "failed expression: object.metadata.name == 'b' (ClusterObjectPolicy many)", "silent deadline history"},
+		{"a warning comes before the error", "Warning: label team is required (ClusterObjectPolicy require-team)\nError from server: denied the request: limit the history of a (ClusterObjectPolicy many)", "history short team"},
+		{"a message is a part of another one", "label team is required", "team short"},
+	} {
+		var got []string
+		for _, m := range call[page.Reasons](c, "why", page.Question{Message: row.sentence, Policies: teamPolicy + many}, http.StatusOK).Matches {
+			if m.File == "" {
+				got = append(got, m.Rule)
+			}
+		}
+		if strings.Join(got, " ") != row.want {
+			t.Errorf("%s: %v, want %s", row.reason, got, row.want)
+		}
+	}
+}

@@ -1,9 +1,7 @@
 package compile
 
 import (
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -82,7 +80,7 @@ func fields(p api.Policy) []rule.Problem {
 			Severity: rule.Error, Field: path, What: "unknown field",
 			Do: "remove it: the API server drops it",
 		}
-		switch near, others := NearField(reflect.TypeOf(p.Object), path); {
+		switch near, others := rule.NearField(reflect.TypeOf(p.Object), path); {
 		case near != "":
 			problem.Do = "did you mean " + near + "?"
 		case len(others) > 0 && len(others) <= 6:
@@ -97,45 +95,4 @@ func fields(p api.Policy) []rule.Problem {
 		})
 	}
 	return problems
-}
-
-// NearField returns the name of a field of the struct at the parent of path that is
-// nearly the last name of path, or "", and the names of all its fields, sorted.
-func NearField(t reflect.Type, path string) (near string, all []string) {
-	names := strings.Split(path, ".")
-	for _, name := range names[:len(names)-1] {
-		name, _, _ = strings.Cut(name, "[")
-		if t = elem(t); t == nil || t.Kind() != reflect.Struct {
-			return "", nil
-		}
-		t = jsonFields(t)[name]
-	}
-	if t = elem(t); t == nil || t.Kind() != reflect.Struct {
-		return "", nil
-	}
-	all = slices.Sorted(maps.Keys(jsonFields(t)))
-	return rule.Nearest(names[len(names)-1], all), all
-}
-
-// elem returns what pointers, slices and maps of t are made of.
-func elem(t reflect.Type) reflect.Type {
-	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map) {
-		t = t.Elem()
-	}
-	return t
-}
-
-// jsonFields returns the types of the fields of a struct by their JSON names.
-func jsonFields(t reflect.Type) map[string]reflect.Type {
-	fields := make(map[string]reflect.Type, t.NumField())
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case name != "" && name != "-":
-			fields[name] = field.Type
-		case name == "" && field.Anonymous:
-			maps.Copy(fields, jsonFields(field.Type))
-		}
-	}
-	return fields
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // The limits of requests.
@@ -93,7 +95,10 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &Error{http.StatusUnsupportedMediaType, "expected a body of application/json"}
 	}
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = rule.DecodeStrict(body, into, nil)
+	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", large.Limit)}
 	}

@@ -64,13 +64,20 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", s.page(files))
-	mux.Handle("GET /assets/{name}", http.HandlerFunc(files.serve))
-	mux.Handle("GET /api/v1/openapi.json", s.known(func(w http.ResponseWriter, _ *http.Request) { writeBody(w, described) }))
-	mux.Handle("GET /api/v1/ping", s.known(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	handle := func(method, path string, handler http.Handler) {
+		mux.Handle(method+" "+path, handler)
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", method)
+			refuse(w, &Error{http.StatusMethodNotAllowed, "expected the method " + method + ", not " + r.Method})
+		})
+	}
+	handle(http.MethodGet, "/{$}", s.page(files))
+	handle(http.MethodGet, "/assets/{name}", http.HandlerFunc(files.serve))
+	handle(http.MethodGet, "/api/v1/openapi.json", s.known(func(w http.ResponseWriter, _ *http.Request) { writeBody(w, described) }))
+	handle(http.MethodGet, "/api/v1/ping", s.known(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for i := range o.Routes {
 		r := &o.Routes[i]
-		mux.Handle(r.Method+" /api/v1/"+r.Path, s.known(func(w http.ResponseWriter, q *http.Request) { s.routes.serve(w, q, r) }))
+		handle(r.Method, "/api/v1/"+r.Path, s.known(func(w http.ResponseWriter, q *http.Request) { s.routes.serve(w, q, r) }))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, &Error{http.StatusNotFound, "there is nothing at this path"})

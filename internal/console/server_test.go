@@ -172,6 +172,33 @@ func TestPageIsConfined(t *testing.T) {
 	}
 }
 
+// TestMistakesAreErrors: a field that there is not and a method that a path does not have are said with those meant.
+func TestMistakesAreErrors(t *testing.T) {
+	t.Parallel()
+	s, _ := server(t)
+	c := cookie(t, s)
+	for _, row := range []struct {
+		reason, method, path, body string
+		status                     int
+		allow, says                string
+	}{
+		{"a misspelled field", http.MethodPost, "/api/v1/echo", `{"txt":"a"}`, http.StatusBadRequest, "", `unknown field "txt": did you mean text?`},
+		{"a field twice", http.MethodPost, "/api/v1/echo", `{"text":"a","text":"b"}`, http.StatusBadRequest, "", `duplicate field "text"`},
+		{"more than one object", http.MethodPost, "/api/v1/echo", `{"text":"a"}{"text":"b"}`, http.StatusBadRequest, "", "decode request"},
+		{"a route that takes a body", http.MethodGet, "/api/v1/echo", "", http.StatusMethodNotAllowed, "POST", "expected the method POST, not GET"},
+		{"a route that takes none", http.MethodPost, "/api/v1/named/a", "{}", http.StatusMethodNotAllowed, "GET", "expected the method GET, not POST"},
+		{"the description", http.MethodDelete, "/api/v1/openapi.json", "", http.StatusMethodNotAllowed, "GET", "expected the method GET"},
+		{"the page", http.MethodPost, "/", "", http.StatusMethodNotAllowed, "GET", "expected the method GET"},
+	} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, request(row.method, row.path, row.body, c))
+		var answer map[string]string
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != row.status || w.Header().Get("Allow") != row.allow || !strings.Contains(answer["error"], row.says) {
+			t.Errorf("%s: status %d, Allow %q, %s", row.reason, w.Code, w.Header().Get("Allow"), w.Body)
+		}
+	}
+}
+
 // TestRequestsAreBounded: large, deep and broken bodies are errors, defects as well.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()

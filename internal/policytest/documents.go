@@ -2,19 +2,17 @@ package policytest
 
 import (
 	"bytes"
-	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/manifest"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // eachDocument calls use with every document in paths that is not a Kubernetes object.
@@ -174,18 +172,7 @@ func isObject(document []byte) bool {
 
 // decodeStrict decodes JSON and rejects unknown fields.
 func decodeStrict(document stdjson.RawMessage, into any) error {
-	strict, err := json.UnmarshalStrict(document, into)
-	if err != nil {
-		return err
-	}
-	for i, err := range strict {
-		if field, ok := errors.AsType[json.FieldError](err); ok {
-			near, _ := compile.NearField(reflect.TypeOf(into), field.FieldPath())
-			near = cmp.Or(otherNames()[field.FieldPath()], near)
-			strict[i] = &fieldError{FieldError: field, near: near}
-		}
-	}
-	return errors.Join(strict...)
+	return rule.DecodeStrict(document, into, otherNames())
 }
 
 // otherNames are fields as other formats have them: of an AdmissionReview, and of responses.
@@ -196,23 +183,9 @@ func otherNames() map[string]string {
 	}
 }
 
-// A fieldError is a field that is not known, or stands there twice; near is the name that may be meant.
-type fieldError struct {
-	json.FieldError
-
-	near string
-}
-
-func (e *fieldError) Error() string {
-	if e.near == "" {
-		return e.FieldError.Error()
-	}
-	return e.FieldError.Error() + ": did you mean " + e.near + "?"
-}
-
 // place adds to the place of the document the line of the field that an error is about, if it is about one.
 func (d Document) place(where string, err error) string {
-	field, ok := errors.AsType[*fieldError](err)
+	field, ok := errors.AsType[*rule.FieldError](err)
 	var root yamlv3.Node
 	if !ok || yamlv3.Unmarshal(d.text, &root) != nil || len(root.Content) == 0 {
 		return where

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,31 +64,31 @@ type placed struct {
 
 func (b *bench) why(_ context.Context, in *Question) (*Reasons, error) {
 	message := in.Message[:min(len(in.Message), maxMessage)]
-	wanted := map[string]bool{}
-	for _, pattern := range named {
-		for _, m := range pattern.FindAllStringSubmatch(message, -1) {
-			wanted[m[1]+" "+m[2]] = true
-		}
-	}
+	wanted := mentioned(message)
 	known, err := b.known(in.Policies)
 	if err != nil {
 		return nil, err
 	}
-	found, seen := &Reasons{[]Reason{}}, map[string]bool{}
+	var all []ranked
+	seen := map[string]bool{}
 	for i := range known {
 		ref := compile.Ref(known[i].Object).String()
-		if seen[ref] || len(wanted) > 0 && !wanted[ref] {
+		place, isNamed := wanted[ref]
+		if seen[ref] || len(wanted) > 0 && !isNamed {
 			continue
 		}
 		// The page and the folder may have one that the library has: the first is meant.
 		seen[ref] = true
-		reasons, err := known[i].reasons(message, wanted[ref])
+		reasons, err := known[i].reasons(message, isNamed)
 		if err != nil {
 			return nil, err
 		}
-		found.Matches = append(found.Matches, reasons...)
+		for n := range reasons {
+			reasons[n].place = place
+		}
+		all = append(all, reasons...)
 	}
-	if len(found.Matches) == 0 {
+	if len(all) == 0 {
 		if len(wanted) == 0 {
 			return nil, errors.New("the sentence names no policy: paste all of it, with the end in parentheses, such as (ClusterObjectPolicy require-team)")
 		}
@@ -95,7 +96,30 @@ func (b *bench) why(_ context.Context, in *Question) (*Reasons, error) {
 			return nil, fmt.Errorf("%s is not on the page, in the folder or in the library: open the folder that has it with -p", printable.Line(ref))
 		}
 	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Or(a.place-b.place, b.said-a.said) })
+	found := &Reasons{make([]Reason, len(all))}
+	for i := range all {
+		found.Matches[i] = all[i].Reason
+	}
 	return found, nil
+}
+
+// mentioned returns the policies that a message names, with the places where they are: those that only warn are behind
+// those that deny.
+func mentioned(message string) map[string]int {
+	places := map[string]int{}
+	for _, pattern := range named {
+		for _, m := range pattern.FindAllStringSubmatchIndex(message, -1) {
+			ref, place := message[m[2]:m[3]]+" "+message[m[4]:m[5]], m[0]
+			if line := message[strings.LastIndexByte(message[:place], '\n')+1:]; strings.HasPrefix(strings.TrimSpace(line), "Warning:") {
+				place += maxMessage
+			}
+			if before, ok := places[ref]; !ok || place < before {
+				places[ref] = place
+			}
+		}
+	}
+	return places
 }
 
 // known returns the policies of the page, the folder and the library.
@@ -147,11 +171,21 @@ func treeOf(p *api.Policy) (map[string]any, error) {
 type part struct {
 	field string
 	tree  map[string]any
+	// said is how much of the message it says.
+	said int
 }
 
-// reasons returns the parts of a policy that say a message: those with its text, or else, if it names the policy, those
-// that make their text.
-func (p *placed) reasons(message string, named bool) ([]Reason, error) {
+// A ranked is a reason with how likely it is meant.
+type ranked struct {
+	Reason
+
+	// place is where the message names the policy, and said how much of the text of the rule it has.
+	place, said int
+}
+
+// reasons returns the parts of a policy that say a message: those with its text, and, if it names the policy, those that
+// make as much of its text.
+func (p *placed) reasons(message string, named bool) ([]ranked, error) {
 	tree, err := treeOf(&p.Policy)
 	if err != nil {
 		return nil, err
@@ -161,24 +195,29 @@ func (p *placed) reasons(message string, named bool) ([]Reason, error) {
 	for _, field := range listed {
 		items, _ := spec[field].([]any)
 		for i, item := range items {
-			one, _ := item.(map[string]any)
-			of := part{fmt.Sprintf("spec.%s[%d]", field, i), one}
-			if text := textOf(one); text != "" && strings.Contains(message, text) {
+			of := part{field: fmt.Sprintf("spec.%s[%d]", field, i)}
+			of.tree, _ = item.(map[string]any)
+			if text := textOf(of.tree); text != "" && strings.Contains(message, text) {
+				of.said = len(text)
 				exact = append(exact, of)
-			} else if text == "" && field != "mutations" && field != "overrideRules" {
+			} else if text == "" && named && field != "mutations" && field != "overrideRules" {
+				of.said = of.makes(message)
 				others = append(others, of)
 			}
 		}
 	}
-	if len(exact) == 0 && named {
-		exact = others
+	least := 0
+	for _, of := range exact {
+		least = max(least, of.said)
 	}
-	if len(exact) == 0 && named {
-		exact = []part{{"spec", spec}}
+	found := slices.Concat(exact, slices.DeleteFunc(others, func(of part) bool { return of.said < least }))
+	if len(found) == 0 && named {
+		found = []part{{field: "spec", tree: spec}}
 	}
-	reasons := make([]Reason, len(exact))
-	for i, of := range exact {
-		if reasons[i], err = p.reason(of, spec); err != nil {
+	reasons := make([]ranked, len(found))
+	for i, of := range found {
+		reasons[i].said = of.said
+		if reasons[i].Reason, err = p.reason(of, spec); err != nil {
 			return nil, err
 		}
 	}
@@ -192,6 +231,27 @@ func textOf(tree map[string]any) string {
 	}
 	text, _ := tree["message"].(string)
 	return strings.TrimSpace(text)
+}
+
+// literal matches the constant texts of CEL and CUE.
+var literal = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
+
+// makes returns how much of a message the constant texts of a part are that makes its own, and its expression, which is the
+// message without any.
+func (of part) makes(message string) int {
+	said := 0
+	for _, field := range []string{"messageExpression", "cue"} {
+		text, _ := of.tree[field].(string)
+		for _, quoted := range literal.FindAllString(text, -1) {
+			if constant := quoted[1 : len(quoted)-1]; strings.Contains(message, constant) {
+				said += len(constant)
+			}
+		}
+	}
+	if text, _ := of.tree["expression"].(string); text != "" && strings.Contains(message, strings.TrimSpace(text)) {
+		said += len(text)
+	}
+	return said
 }
 
 // written returns the part of a text that begins in a line, as it was written: an item of a list or a field in block style,
