@@ -38,6 +38,8 @@ type folder struct {
 	constants map[string]ref.Val
 	// absent are the presence tests that are false for these objects.
 	absent map[int64]mistake
+	// joined are the types of sums of lists whose elements have different types.
+	joined map[int64]*types.Type
 	// moved has for a node that was replaced by a part of it the part.
 	moved   map[int64]int64
 	factory ast.ExprFactory

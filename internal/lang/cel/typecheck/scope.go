@@ -1,6 +1,7 @@
 package typecheck
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -140,7 +141,8 @@ func (s *Scope) Fields(t Type) []Name {
 		if !ok {
 			continue
 		}
-		holder := strings.TrimPrefix(name, "@")
+		// Of the objects of joined lists the first.
+		holder, _, _ := strings.Cut(strings.TrimPrefix(name, "@"), " or ")
 		if name == objectType {
 			holder = s.definition(s.provider.object)
 		}
@@ -261,6 +263,12 @@ func call(name string, o *decls.OverloadDecl) string {
 	return name + "(" + strings.Join(args, ", ") + ") → " + signature(o.ResultType())
 }
 
+// short returns the name of a type without that of its package.
+func short(t *types.Type) string {
+	name := t.DeclaredTypeName()
+	return cmp.Or(name[strings.LastIndexAny(name, ".@")+1:], t.TypeName())
+}
+
 // signature returns a type as authors know it.
 func signature(t *types.Type) string {
 	var args []string
@@ -274,10 +282,7 @@ func signature(t *types.Type) string {
 	case types.NullTypeKind:
 		name = "null"
 	case types.StructKind, types.OpaqueKind:
-		name = name[strings.LastIndexAny(name, ".@")+1:]
-		if name == "" {
-			name = t.TypeName()
-		}
+		name = short(t)
 	default:
 	}
 	if len(args) > 0 && t.Kind() != types.StructKind {

@@ -258,24 +258,26 @@ func (r *run) recordOne(i int, t Target, provider *provider, c *checked) {
 	}
 }
 
-// mostRounds limits how often an expression is checked again because a presence test was decided.
+// mostRounds limits how often an expression is checked again because a presence test was decided, or the type of joined
+// lists is known.
 const mostRounds = 8
 
 // expression checks one expression for one target.
 func (r *run) expression(budget *cel.Budget, parsed *ast.AST, provider *provider, constants map[string]ref.Val) (*checked, error) {
-	absent := map[int64]mistake{}
+	absent, joined := map[int64]mistake{}, map[int64]*types.Type{}
 	for range mostRounds {
 		if err := r.base.Admit(budget, parsed.Expr()); err != nil {
 			return nil, fmt.Errorf("check types: %w", err)
 		}
-		f := folder{constants: constants, absent: absent, moved: map[int64]int64{}, factory: ast.NewExprFactory()}
+		f := folder{constants: constants, absent: absent, joined: joined, moved: map[int64]int64{}, factory: ast.NewExprFactory()}
 		folded := ast.Copy(parsed)
 		f.fold(folded.Expr())
+		known := len(joined)
 		result, tests, err := r.check(folded, provider, &f)
 		if err != nil {
 			return nil, err
 		}
-		decided := false
+		decided := len(joined) > known
 		for _, test := range tests {
 			if _, known := absent[test.node]; !known {
 				absent[test.node], decided = test, true
@@ -305,12 +307,18 @@ func (r *run) check(folded *ast.AST, provider *provider, f *folder) (result *che
 	if folded.Expr().Kind() == ast.LiteralKind {
 		result.constant = folded.Expr().AsLiteral()
 	}
+	nodes := nodesOf(folded.Expr())
+	restore, err := f.declareJoined(env, nodes)
+	if err != nil {
+		return nil, nil, err
+	}
 	typed, errs := checker.Check(folded, common.NewTextSource(""), env)
+	restore()
 	result.result = typed.GetType(folded.Expr().ID())
 	if result.result.Kind() == types.ErrorKind {
 		result.result = types.DynType
 	}
-	c := classifier{provider: provider, structures: r.structures, nodes: nodesOf(folded.Expr()), typed: typed, info: folded.SourceInfo(), paths: trace(folded.Expr(), provider.paths)}
+	c := classifier{provider: provider, structures: r.structures, nodes: nodes, typed: typed, info: folded.SourceInfo(), paths: trace(folded.Expr(), provider.paths)}
 	c.written = writtenIn(c.nodes)
 	for id := range c.written {
 		result.visited[id] = true
@@ -320,6 +328,7 @@ func (r *run) check(folded *ast.AST, provider *provider, f *folder) (result *che
 	for _, e := range errs.GetErrors() {
 		m, ok := c.classify(e)
 		if !ok {
+			f.join(&c, nodes[e.ExprID])
 			continue
 		}
 		m.node, wrong[e.ExprID] = f.origin(e.ExprID), true
