@@ -284,15 +284,19 @@ func TestProblems(t *testing.T) {
 	}{
 		{
 			"what is refused, grouped, with the first", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, podTemplates: "Off", validations: [{expression: "!has(object.spec.hostNetwork)", message: no node network}]}`),
-			rule.Error, []string{"spec.validations[0]: the rule refuses 2 requests", "network 1, administration 1", "in namespace pod-network, a pod of the DaemonSet route-agent is made (no node network", "namespaceSelector, excludeSubjects", "(pod-network is the namespace of the sample: in your cluster, those of its CNI, CSI, DNS and other add-ons, which usher check --infrastructure-namespaces names: docs/checking.md#lock-out)"},
+			rule.Error, []string{"spec.validations[0]: the rule refuses requests without which a cluster cannot recover: a pod of the DaemonSet route-agent is made in pod-network and ", " (no node network)", "namespaceSelector, excludeSubjects", "(pod-network is the namespace of a sample: docs/checking.md#lock-out)"},
+		},
+		{
+			"what two parts refuse is one problem, with three requests of different groups", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, podTemplates: "Off", validations: [{expression: "!has(object.spec.hostNetwork)", message: no node network}, {expression: "false", message: closed}]}`),
+			rule.Error, []string{"spec.validations[0]: the rule refuses requests ", "a pod of the DaemonSet route-agent is made in pod-network, a pod of the Deployment resolver is made in cluster-dns, ", " more (no node network"},
 		},
 		{
 			"a rule that fails", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}]}, validations: [{expression: "object.spec.absent == 1"}]}`),
-			rule.Error, []string{"the rule fails on, and so refuses, ", "drain"},
+			rule.Error, []string{"the rule fails on, and so refuses, ", "an administrator evicts a pod of a team in shop, "},
 		},
 		{
 			"a change of a workload of kube-system", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [daemonsets]}]}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/minReadySeconds", value: 30}]'}}]}`),
-			rule.Warning, []string{"the rule changes the spec in", "the first of these samples: in namespace kube-system, an administrator applies the DaemonSet"},
+			rule.Warning, []string{"the rule changes the spec in", "an administrator applies the DaemonSet kube-proxy in kube-system"},
 		},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
@@ -407,7 +411,7 @@ func TestTenantsAreToldOfTheirNamespace(t *testing.T) {
 		`spec: {matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [%s], resources: [%s]}]}, validations: [{expression: "false", message: closed}]}`
 	for _, row := range []struct{ namespace, operations, resources, want string }{
 		{"team-a", "CREATE", "configmaps", "the rule refuses a request in team-a that Kubernetes and its administrators depend on: a namespace gets the CA of the cluster (closed)"},
-		{"team-a", "DELETE", "pods", "requests in team-a that Kubernetes and its administrators depend on, such as: kube-scheduler removes a pod for one that is more important (closed)"},
+		{"team-a", "DELETE", "pods", "requests in team-a that Kubernetes and its administrators depend on: kube-scheduler removes a pod for one that is more important, "},
 		{"kube-system", "CREATE", "pods", "a request without which a cluster cannot recover: "},
 	} {
 		problems := lockout.Problems(check(t, installed, fmt.Sprintf(policy, row.namespace, row.operations, row.resources)))

@@ -19,18 +19,18 @@ func Is(what string) bool {
 	return strings.Contains(what, recovery) && (strings.HasPrefix(what, verb(Refused)) || strings.HasPrefix(what, verb(Failed)))
 }
 
-// Problems returns what to tell the author of a policy: one problem for each rule and each effect, about
-// the requests that reach a door.
+// Problems returns what to tell the author of a policy: one problem for each policy and effect, about the requests that
+// reach a door. Its place is the first part of the policy that has the effect.
 func Problems(findings []Finding) []rule.Problem {
-	type part struct {
-		rule   string
+	type group struct {
+		policy usher.PolicyRef
 		effect Effect
 	}
-	groups := map[part][]Finding{}
-	var order []part
+	groups := map[group][]Finding{}
+	var order []group
 	for i := range findings {
 		if f := &findings[i]; f.Unreached == "" {
-			key := part{f.Rule, f.Effect}
+			key := group{f.Policy, f.Effect}
 			if groups[key] == nil {
 				order = append(order, key)
 			}
@@ -41,10 +41,11 @@ func Problems(findings []Finding) []rule.Problem {
 	for _, key := range order {
 		some := groups[key]
 		first := &some[0]
+		few := examples(some)
 		p := rule.Problem{
-			Policy: first.Policy, Severity: rule.Error, Field: key.rule,
-			What: fmt.Sprintf("%s %s%s", verb(key.effect), about(some), first.What),
-			Do:   remedy(first.Policy) + where(some),
+			Policy: first.Policy, Severity: rule.Error, Field: first.Rule,
+			What: fmt.Sprintf("%s %s: %s", verb(key.effect), about(some), listed(few, len(some))),
+			Do:   remedy(first.Policy) + where(few),
 		}
 		switch key.effect {
 		case Changed:
@@ -70,26 +71,60 @@ func verb(e Effect) string {
 	return "the rule refuses"
 }
 
-// about returns what findings have in common, before the first of them. The policy of a team is about the
-// namespace of the team: a cluster can recover without, but not this namespace.
+// about says what the requests of findings are. The policy of a team is about the namespace of the team: a cluster can
+// recover without them, but not this namespace.
 func about(some []Finding) string {
-	policy, which, samples := some[0].Policy, recovery+": "+topics(some), ", the first of these samples: "
-	if at := some[0].Namespace; at != "" {
-		samples += "in namespace " + at + ", "
-	}
-	if kind, _ := api.KindCalled(policy.Kind); kind.Namespaced && policy.Namespace != "kube-system" {
-		which, samples = fmt.Sprintf("in %s that Kubernetes and its administrators depend on", policy.Namespace), ", such as: "
-		if len(some) == 1 {
-			samples = ": "
-		}
-	}
+	requests := "requests"
 	if len(some) == 1 {
-		return "a request " + which + samples
+		requests = "a request"
 	}
-	return fmt.Sprintf("%d requests %s%s", len(some), which, samples)
+	if ofTeam(some[0].Policy) {
+		return fmt.Sprintf("%s in %s that Kubernetes and its administrators depend on", requests, some[0].Policy.Namespace)
+	}
+	return requests + " " + recovery
 }
 
-// where says what the namespaces of add-ons in findings are called in a cluster. For a policy of a namespace they are its
+func ofTeam(policy usher.PolicyRef) bool {
+	kind, _ := api.KindCalled(policy.Kind)
+	return kind.Namespaced && policy.Namespace != "kube-system"
+}
+
+// most limits how many requests a problem names.
+const most = 3
+
+// examples returns a few findings, of different groups if there are enough, in their order.
+func examples(some []Finding) []Finding {
+	var few, others []Finding
+	groups := map[string]bool{}
+	for i := range some {
+		if groups[some[i].Group] {
+			others = append(others, some[i])
+			continue
+		}
+		groups[some[i].Group] = true
+		few = append(few, some[i])
+	}
+	few = append(few, others...)
+	return few[:min(len(few), most)]
+}
+
+// listed names the requests of findings, and how many more there are of all.
+func listed(few []Finding, all int) string {
+	var names []string
+	for i := range few {
+		name := few[i].What
+		if few[i].Namespace != "" && !ofTeam(few[i].Policy) {
+			name += " in " + few[i].Namespace
+		}
+		names = append(names, name)
+	}
+	if more := all - len(few); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return printable.List(names, "and")
+}
+
+// where says which namespaces in findings are those of samples. For a policy of a namespace they are its
 // own.
 func where(some []Finding) string {
 	if some[0].Policy.Namespace != "" {
@@ -97,7 +132,7 @@ func where(some []Finding) string {
 	}
 	var names []string
 	for i := range some {
-		if name := some[i].Namespace; slices.Contains(addons, name) && !slices.Contains(names, name) {
+		if name := some[i].Namespace; slices.Contains(slices.Concat(addons, teams), name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -105,31 +140,9 @@ func where(some []Finding) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf(" (%s is the namespace of the sample: in your cluster, %s)", names[0], meant)
+		return fmt.Sprintf(" (%s is the namespace of a sample: docs/checking.md#lock-out)", names[0])
 	}
-	return fmt.Sprintf(" (%s are the namespaces of the samples: in your cluster, %s)", printable.List(names, "and"), meant)
-}
-
-// meant says which namespaces of a cluster those of the samples are.
-const meant = "those of its CNI, CSI, DNS and other add-ons, which usher check --infrastructure-namespaces names: docs/checking.md#lock-out"
-
-// topics returns the groups of findings with how many there are of each.
-func topics(findings []Finding) string {
-	counts := map[string]int{}
-	var groups []string
-	for i := range findings {
-		if counts[findings[i].Group]++; counts[findings[i].Group] == 1 {
-			groups = append(groups, findings[i].Group)
-		}
-	}
-	if len(groups) == 1 {
-		return groups[0]
-	}
-	texts := make([]string, len(groups))
-	for i, group := range groups {
-		texts[i] = fmt.Sprintf("%s %d", group, counts[group])
-	}
-	return strings.Join(texts, ", ")
+	return fmt.Sprintf(" (%s are namespaces of samples: docs/checking.md#lock-out)", printable.List(names, "and"))
 }
 
 // remedy says how a policy of a kind leaves out requests.

@@ -217,8 +217,8 @@ func TestInstallWarnsOfLockout(t *testing.T) {
 		dryRun bool
 		says   string
 	}{
-		{"Deny", false, "Warning: required-labels: spec.validations[0]: the rule refuses 10 requests without which a cluster cannot recover: "},
-		{"Deny", true, "Warning: required-labels: spec.validations[0]: the rule refuses 10 requests without which a cluster cannot recover: "},
+		{"Deny", false, "Warning: required-labels: spec.validations[0]: the rule refuses requests without which a cluster cannot recover: "},
+		{"Deny", true, "Warning: required-labels: spec.validations[0]: the rule refuses requests without which a cluster cannot recover: "},
 		{"Warn", false, ""},
 	} {
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{

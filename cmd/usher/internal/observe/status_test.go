@@ -344,14 +344,14 @@ func TestStatus(t *testing.T) {
 			for i := range 5 {
 				what := `{"severity":"warning","field":"spec","what":"it refuses all"}`
 				if i == 4 {
-					what += `,{"severity":"warning","field":"spec.validations[0]","what":"the rule refuses 49 requests without which a cluster cannot recover: nodes 49"}`
+					what += `,{"severity":"warning","field":"spec.validations[0]","what":"the rule refuses a request without which a cluster cannot recover: a kubelet registers its node"}`
 				}
 				all = append(all, strings.Replace(statusOf(fmt.Sprint("p", i), "", inForce), `"conditions"`, `"problems":[`+what+`],"conditions"`, 1))
 			}
 			c.policies = strings.Join(all, ",")
 		}, cli.ExitOK, []string{
 			"0 suspended; 5 with warnings, 1 of which may keep the cluster from recovering\n",
-			"not known\nlook at: ClusterObjectPolicy p4: warning: spec.validations[0]: the rule refuses 49 requests without which a cluster cannot recover: nodes 49\n  kubectl get clusterobjectpolicy/p4 -o jsonpath='{.status.problems}'\nlook at: ClusterObjectPolicy p0: warning: ",
+			"not known\nlook at: ClusterObjectPolicy p4: warning: spec.validations[0]: the rule refuses a request without which a cluster cannot recover: a kubelet registers its node\n  kubectl get clusterobjectpolicy/p4 -o jsonpath='{.status.problems}'\nlook at: ClusterObjectPolicy p0: warning: ",
 		}},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
