@@ -34,8 +34,8 @@ type Filter struct {
 	// Outcomes are alternatives. Of decisions of candidates, they are those that differ.
 	Outcomes []Outcome
 	// Policy is the name of a policy, or NAMESPACE/NAME, either of them with KIND/ before it. It
-	// selects the decisions in which a rule of it made a difference and, with Slower, those in which one
-	// took the longest.
+	// selects the decisions in which a rule of it made a difference, with Outcomes that one, and, with Slower,
+	// those in which one took the longest. Requests have warnings, rules do not.
 	Policy string
 	// User is that of the requests. Kind is the kind of the objects, or the resource, in any case.
 	User, Kind string
@@ -112,14 +112,36 @@ func (f *Filter) selects(k *kept) bool {
 			(f.Namespace == "" || f.Namespace == string(k.field(namespace))) &&
 			(f.User == "" || printable.Cut(f.User, longest[userName]) == string(k.field(userName))) &&
 			(f.Kind == "" || strings.EqualFold(f.Kind, string(k.field(kind))) || strings.EqualFold(f.Kind, string(k.field(resource)))) &&
-			(f.Policy == "" || f.selectsPolicyOf(k)) &&
-			(len(f.Outcomes) == 0 || slices.ContainsFunc(f.Outcomes, k.has))
+			(len(f.Outcomes) == 0 || slices.ContainsFunc(f.Outcomes, k.has)) &&
+			(f.Policy == "" || f.selectsPolicyOf(k))
 }
 
-// selectsPolicyOf reports whether the policy made a difference or, if slow decisions are asked for, took the longest.
+// selectsPolicyOf reports whether the policy made a difference, one of the outcomes if there are some, or, if slow
+// decisions are asked for, took the longest.
 func (f *Filter) selectsPolicyOf(k *kept) bool {
 	return f.Slower > 0 && k.slowest != nil && rule.Names(f.Policy, k.slowest.rule.Value().policy) ||
-		slices.ContainsFunc(k.rules, func(r keptRule) bool { return rule.Names(f.Policy, r.rule.Value().policy) })
+		slices.ContainsFunc(k.rules, func(r keptRule) bool {
+			did := func(o Outcome) bool { return k.has(o) && r.has(o) }
+			return rule.Names(f.Policy, r.rule.Value().policy) &&
+				(len(f.Outcomes) == 0 || k.differences != 0 || slices.ContainsFunc(f.Outcomes, did))
+		})
+}
+
+// has reports whether an outcome of its request may be because of the rule.
+func (r *keptRule) has(o Outcome) bool {
+	switch o {
+	case Denied:
+		return outcomes[r.outcome] == string(usher.Rejected) || outcomes[r.outcome] == string(usher.Failed) && r.flags&ignored == 0
+	case Changed:
+		return outcomes[r.outcome] == string(usher.Changed)
+	case Failed:
+		return r.flags&failed != 0
+	case Exempted:
+		return r.exemptions > 0
+	case Warned:
+		// Requests have warnings, rules do not.
+	}
+	return true
 }
 
 func (k *kept) has(o Outcome) bool {
@@ -136,7 +158,7 @@ func (k *kept) has(o Outcome) bool {
 	case Warned:
 		return k.flags&warned != 0
 	case Exempted:
-		return slices.ContainsFunc(k.rules, func(r keptRule) bool { return r.exemptions > 0 })
+		return slices.ContainsFunc(k.rules, func(r keptRule) bool { return r.has(Exempted) })
 	}
 	return false
 }

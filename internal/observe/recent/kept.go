@@ -1,6 +1,7 @@
 package recent
 
 import (
+	"slices"
 	"time"
 	"unique"
 
@@ -65,6 +66,7 @@ type kept struct {
 	share uint8
 }
 
+// flags are of a decision or of one of its rules.
 type flags uint8
 
 const (
@@ -72,15 +74,18 @@ const (
 	changed
 	warned
 	failed
+	ignored
+	audited
 )
 
 // A keptRule is what one rule did.
 type keptRule struct {
 	rule    unique.Handle[ruleRef]
 	outcome uint8
-	ignored bool
-	// validations and exemptions say how many of the names are the rule's.
-	validations, exemptions uint8
+	flags   flags
+	// validations and exemptions say how many of the names are the rule's, and failed by bits which of the validations
+	// have no result.
+	validations, exemptions, failed uint8
 }
 
 // A ruleRef names a rule.
@@ -248,10 +253,10 @@ func (k *kept) addRules(findings []usher.Finding) {
 	k.omitted = uint16(min(max(rules-mostRules, 0), 1<<16-1))
 	k.rules = make([]keptRule, 0, min(rules, mostRules))
 	k.names = make([]unique.Handle[string], 0, names)
-	// Those that deny come first: there is no place for all.
+	// Those that deny or fail come first: there is no place for all.
 	for _, first := range []bool{true, false} {
 		for i := range findings {
-			if f := &findings[i]; len(k.rules) < cap(k.rules) && differs(f) && f.Denies() == first {
+			if f := &findings[i]; len(k.rules) < cap(k.rules) && differs(f) && (f.Denies() || fails(f)) == first {
 				k.addRule(f)
 			}
 		}
@@ -288,24 +293,46 @@ func differ(findings []usher.Finding) bool {
 
 // fails reports whether a rule, or a part of it, has no result.
 func fails(f *usher.Finding) bool {
-	return f.Outcome == usher.Failed || failsInPart(f.Checks)
-}
-
-func failsInPart(checks []usher.Check) bool {
-	for i := range checks {
-		if checks[i].Failed {
+	if f.Outcome == usher.Failed {
+		return true
+	}
+	for i := range f.Checks {
+		if f.Checks[i].Failed {
 			return true
 		}
 	}
 	return false
 }
 
+// ruleFlags returns the flags of a rule. One that passes may have warned, or said something for the audit log alone.
+func ruleFlags(f *usher.Finding) (all flags) {
+	if f.Ignored {
+		all |= ignored
+	}
+	if fails(f) {
+		all |= failed
+	}
+	for i := 0; f.Outcome == usher.Passed && i < len(f.Checks); i++ {
+		if slices.Contains(f.Checks[i].Actions, usher.ActWarn) {
+			all |= warned
+		}
+		if slices.Contains(f.Checks[i].Actions, usher.ActAudit) {
+			all |= audited
+		}
+	}
+	return all
+}
+
 func (k *kept) addRule(f *usher.Finding) {
-	r := keptRule{rule: unique.Make(refOf(f)), outcome: indexOf(outcomes, string(f.Outcome)), ignored: f.Ignored}
+	r := keptRule{rule: unique.Make(refOf(f)), outcome: indexOf(outcomes, string(f.Outcome)), flags: ruleFlags(f)}
 	for i := range f.Checks[:min(len(f.Checks), mostNames)] {
-		if check := &f.Checks[i]; i == 0 || check.Name != f.Checks[i-1].Name {
+		check := &f.Checks[i]
+		if i == 0 || check.Name != f.Checks[i-1].Name {
 			k.names = append(k.names, unique.Make(placeOf(check)))
 			r.validations++
+		}
+		if check.Failed {
+			r.failed |= 1 << (r.validations - 1)
 		}
 	}
 	for i := range f.Exemptions[:min(len(f.Exemptions), mostNames)] {
@@ -331,53 +358,4 @@ func placeOf(c *usher.Check) string {
 // own bounds a name of a policy.
 func own(text string) string {
 	return printable.Cut(text, longestName)
-}
-
-// decision returns the decision for readers.
-func (k *kept) decision() *Decision {
-	text := func(i int) string { return string(k.field(i)) }
-	d := &Decision{
-		Sequence: k.sequence, Time: time.Unix(0, k.at).UTC(),
-		Request: Request{
-			UID: text(uid), Phase: phases[k.phase], Operation: text(operation),
-			APIVersion: text(version), Kind: text(kind), Resource: text(resource), Subresource: text(subresource), Namespace: text(namespace), Name: text(name),
-			Path: text(path), User: text(userName), DryRun: k.flags&dryRun != 0,
-		},
-		Verdict: verdicts[k.verdict], Code: int32(k.code),
-		TookSeconds: time.Duration(k.took).Seconds(), Changed: k.flags&changed != 0, Warned: k.flags&warned != 0,
-		Failed: k.flags&failed != 0, Omitted: int(k.omitted),
-	}
-	if group := text(group); group != "" {
-		d.APIVersion = group + "/" + d.APIVersion
-	}
-	if s := k.slowest; s != nil {
-		ref := s.rule.Value()
-		d.Slowest = &SlowestRule{Policy: ref.policy, Rule: ref.rule, TookSeconds: s.took.Seconds()}
-	}
-	rules := k.rules
-	if k.differences != 0 {
-		of := rules[0].rule.Value().policy
-		d.Candidate, rules = &of, rules[1:]
-		for i, kind := range differences {
-			if k.differences&(1<<i) != 0 {
-				d.Differences = append(d.Differences, kind)
-			}
-		}
-	}
-	names := k.names
-	take := func(n uint8) (all []string) {
-		for _, handle := range names[:n] {
-			all = append(all, handle.Value())
-		}
-		names = names[n:]
-		return all
-	}
-	for _, r := range rules {
-		ref := r.rule.Value()
-		d.Rules = append(d.Rules, Rule{
-			Policy: ref.policy, Rule: ref.rule, Outcome: usher.Outcome(outcomes[r.outcome]), Ignored: r.ignored,
-			Validations: take(r.validations), Exemptions: take(r.exemptions),
-		})
-	}
-	return d
 }

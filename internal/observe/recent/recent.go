@@ -93,10 +93,74 @@ type Rule struct {
 	Outcome usher.Outcome   `json:"outcome"`
 	// Ignored says that the rule failed and the request went on.
 	Ignored bool `json:"ignored,omitempty"`
+	// Warned and Audited say that a rule that passed warned of something, or said something for the audit log.
+	Warned  bool `json:"warned,omitempty"`
+	Audited bool `json:"audited,omitempty"`
+	// FailedAt are the places that have no result: validations, or the rule if it is none of the first few of them.
+	FailedAt []string `json:"failedAt,omitempty"`
 	// Validations are the places of those that did not hold, with the names that the policy gives them, and Exemptions the exemptions that
 	// applied, in the form of [usher.PolicyRef.String]; the first few of each.
 	Validations []string `json:"validations,omitempty"`
 	Exemptions  []string `json:"exemptions,omitempty"`
+}
+
+// decision returns the decision for readers.
+func (k *kept) decision() *Decision {
+	text := func(i int) string { return string(k.field(i)) }
+	d := &Decision{
+		Sequence: k.sequence, Time: time.Unix(0, k.at).UTC(),
+		Request: Request{
+			UID: text(uid), Phase: phases[k.phase], Operation: text(operation),
+			APIVersion: text(version), Kind: text(kind), Resource: text(resource), Subresource: text(subresource), Namespace: text(namespace), Name: text(name),
+			Path: text(path), User: text(userName), DryRun: k.flags&dryRun != 0,
+		},
+		Verdict: verdicts[k.verdict], Code: int32(k.code),
+		TookSeconds: time.Duration(k.took).Seconds(), Changed: k.flags&changed != 0, Warned: k.flags&warned != 0,
+		Failed: k.flags&failed != 0, Omitted: int(k.omitted),
+	}
+	if group := text(group); group != "" {
+		d.APIVersion = group + "/" + d.APIVersion
+	}
+	if s := k.slowest; s != nil {
+		ref := s.rule.Value()
+		d.Slowest = &SlowestRule{Policy: ref.policy, Rule: ref.rule, TookSeconds: s.took.Seconds()}
+	}
+	rules := k.rules
+	if k.differences != 0 {
+		of := rules[0].rule.Value().policy
+		d.Candidate, rules = &of, rules[1:]
+		for i, kind := range differences {
+			if k.differences&(1<<i) != 0 {
+				d.Differences = append(d.Differences, kind)
+			}
+		}
+	}
+	names := k.names
+	take := func(n uint8) (all []string) {
+		for _, handle := range names[:n] {
+			all = append(all, handle.Value())
+		}
+		names = names[n:]
+		return all
+	}
+	for _, r := range rules {
+		ref := r.rule.Value()
+		one := Rule{
+			Policy: ref.policy, Rule: ref.rule, Outcome: usher.Outcome(outcomes[r.outcome]),
+			Ignored: r.flags&ignored != 0, Warned: r.flags&warned != 0, Audited: r.flags&audited != 0,
+			Validations: take(r.validations), Exemptions: take(r.exemptions),
+		}
+		for i, place := range one.Validations {
+			if r.failed&(1<<i) != 0 {
+				one.FailedAt = append(one.FailedAt, place)
+			}
+		}
+		if r.flags&failed != 0 && one.FailedAt == nil {
+			one.FailedAt = []string{one.Rule}
+		}
+		d.Rules = append(d.Rules, one)
+	}
+	return d
 }
 
 // Wrap returns a decider that decides as d does and adds each decision to the ring, except requests

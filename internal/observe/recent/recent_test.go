@@ -75,7 +75,7 @@ func TestWrap(t *testing.T) {
 		},
 		Verdict: "error", Code: 403, Changed: true, Warned: true, Failed: true,
 		Rules: []recent.Rule{
-			{Policy: policy, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0] (owner)", "spec.validations[2]"}},
+			{Policy: policy, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0] (owner)", "spec.validations[2]"}, FailedAt: []string{"spec.validations[2]"}},
 			{Policy: d.Findings[2].Policy, Rule: "spec.mutations", Outcome: usher.Exempted, Exemptions: []string{"PolicyExemption shop/x"}},
 		},
 	}
@@ -137,6 +137,52 @@ func TestFilterOfSlowest(t *testing.T) {
 		if all, _ := ring.Last(1, &row.filter).Next(make([]*recent.Decision, 0, 1)); len(all) != row.want {
 			t.Errorf("%+v selects %d, want %d", row.filter, len(all), row.want)
 		}
+	}
+}
+
+// TestFilterOfPolicyAndOutcome: with a policy, outcomes are those of the policy, not of others that met the same request.
+func TestFilterOfPolicyAndOutcome(t *testing.T) {
+	t.Parallel()
+	of := func(name string, outcome usher.Outcome, checks ...usher.Check) usher.Finding {
+		return usher.Finding{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: name}, Rule: "spec.validations", Outcome: outcome, Checks: checks}
+	}
+	ignored := of("whole", usher.Failed)
+	ignored.Ignored = true
+	exempted := of("exempted", usher.Exempted)
+	exempted.Exemptions = []usher.Exemption{{PolicyRef: usher.PolicyRef{Kind: "ClusterPolicyExemption", Name: "x"}}}
+	d := usher.Decision{Verdict: usher.Deny, Warnings: []string{"w"}, Patch: usher.Patch{{Op: "add"}}, Findings: []usher.Finding{
+		of("audits", usher.Passed, usher.Check{Name: "spec.validations[0]", Actions: []usher.Action{usher.ActAudit}}),
+		of("warns", usher.Passed, usher.Check{Name: "spec.validations[0]", Actions: []usher.Action{usher.ActWarn}}),
+		of("part", usher.Passed, usher.Check{Name: "spec.validations[0]", Actions: []usher.Action{usher.ActWarn}}, usher.Check{Name: "spec.validations[1]", Failed: true}),
+		ignored, exempted, of("changes", usher.Changed), of("denies", usher.Rejected),
+	}}
+	ring := &recent.Ring{}
+	ring.Add(&usher.Request{Phase: usher.Validate}, &d, nil, time.Now())
+	for outcome, want := range map[recent.Outcome]string{
+		recent.Denied: "denies", recent.Changed: "changes", recent.Failed: "part whole", recent.Exempted: "exempted",
+		// Requests have warnings, not rules.
+		recent.Warned: "audits warns part whole exempted changes denies",
+	} {
+		var got []string
+		for _, f := range d.Findings {
+			if all, _ := ring.Last(1, &recent.Filter{Policy: f.Policy.Name, Outcomes: []recent.Outcome{outcome}}).Next(make([]*recent.Decision, 0, 1)); len(all) == 1 {
+				got = append(got, f.Policy.Name)
+			}
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%s: %s, want %s", outcome, got, want)
+		}
+	}
+	var said []string
+	for _, r := range last(t, ring).Rules {
+		said = append(said, fmt.Sprint(r.Policy.Name, " ", r.Warned, r.Audited, r.FailedAt))
+	}
+	want := []string{
+		"part true false [spec.validations[1]]", "whole false false [spec.validations]", "denies false false []",
+		"audits false true []", "warns true false []", "exempted false false []", "changes false false []",
+	}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -227,6 +227,7 @@ func marks(d *recent.Decision) (all []string) {
 		word string
 	}{
 		{d.Changed, "changed"}, {d.Warned, "warned"}, {d.Failed, "failed"},
+		{slices.ContainsFunc(d.Rules, func(r recent.Rule) bool { return r.Audited }), "audited"},
 		{slices.ContainsFunc(d.Rules, func(r recent.Rule) bool { return len(r.Exemptions) > 0 }), "exempted"},
 		{slices.ContainsFunc(d.Rules, func(r recent.Rule) bool { return r.Outcome == usher.WouldDeny }), "would be denied"},
 		{d.DryRun, "dry run"},
@@ -238,15 +239,24 @@ func marks(d *recent.Decision) (all []string) {
 	return all
 }
 
-// policiesOf names the policies that made a difference, the first ones if there are more.
+// policiesOf names the policies that made a difference, those that failed first, or the first ones if there are more.
 func policiesOf(d *recent.Decision) (names string, more bool) {
 	var all []string
 	if d.Candidate != nil {
 		all = append(all, printable.Line(d.Candidate.String()))
 	}
-	for _, r := range d.Rules {
-		if name := printable.Line(r.Policy.String()); !slices.Contains(all, name) {
-			all = append(all, name)
+	seen := map[usher.PolicyRef]bool{}
+	for _, failed := range []bool{true, false} {
+		for _, r := range d.Rules {
+			if seen[r.Policy] || failed != (len(r.FailedAt) > 0) {
+				continue
+			}
+			seen[r.Policy] = true
+			name := r.Policy.String()
+			if failed {
+				name += " (failed at " + strings.Join(r.FailedAt, ", ") + ")"
+			}
+			all = append(all, printable.Line(name))
 		}
 	}
 	if left := len(all) - shownPolicies; left > 0 {
@@ -255,21 +265,32 @@ func policiesOf(d *recent.Decision) (names string, more bool) {
 	return strings.Join(all, ", "), more
 }
 
+// did returns the word for what a rule did.
+func did(r *recent.Rule) string {
+	switch {
+	case r.Warned:
+		return "warned"
+	case r.Audited:
+		return "audited"
+	}
+	return string(r.Outcome)
+}
+
 // explain returns what the rules did, and how to learn more.
 func (p *printer) explain(i served.Item) string {
 	d := i.Decision
 	var b strings.Builder
 	for _, r := range d.Rules {
-		fmt.Fprintf(&b, "    %s %s: %s", printable.Line(r.Policy.String()), printable.Line(r.Rule), printable.Line(string(r.Outcome)))
+		fmt.Fprintf(&b, "    %s %s: %s", printable.Line(r.Policy.String()), printable.Line(r.Rule), printable.Line(did(&r)))
 		if r.Ignored {
 			b.WriteString(" (ignored)")
 		}
-		if names := printable.Line(strings.Join(r.Validations, ", ")); names != "" {
-			between := " by "
-			if r.Outcome == usher.Passed {
-				between = ", with a warning or an audit annotation of "
-			}
-			b.WriteString(between + names)
+		spoke := slices.DeleteFunc(slices.Clone(r.Validations), func(place string) bool { return slices.Contains(r.FailedAt, place) })
+		if len(spoke) > 0 {
+			b.WriteString(" by " + printable.Line(strings.Join(spoke, ", ")))
+		}
+		if len(r.FailedAt) > 0 && !slices.Equal(r.FailedAt, []string{r.Rule}) {
+			b.WriteString("; failed at " + printable.Line(strings.Join(r.FailedAt, ", ")))
 		}
 		if len(r.Exemptions) > 0 {
 			b.WriteString("; exemption: " + printable.Line(strings.Join(r.Exemptions, ", ")))

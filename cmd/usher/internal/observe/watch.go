@@ -49,8 +49,9 @@ port-forward' does, or connects to URLs (--server). Replicas serve decisions wit
 reconnects, resumes where it was, and counts the decisions that it missed.
 
 The flags select decisions at the replicas. Of --denied, --changed, --failed, --warned and
---exempted several are alternatives; all others hold at once. Of requests to authorize
-only those are there about which a policy said something.
+--exempted several are alternatives; all others hold at once. With --policy it is that policy
+which denied, changed, failed or was exempted from; warnings are those of the request. Of
+requests to authorize only those are there about which a policy said something.
 
 --since begins with what replicas keep of the last minutes or hours, and says how far back
 that goes: replicas keep a number of decisions, and none over a restart. Times are those of

@@ -298,9 +298,9 @@ func TestWatchLines(t *testing.T) {
 		Verdict: "deny", Code: 422, TookSeconds: 0.0015, Omitted: 2, Rules: []recent.Rule{
 			{Policy: team, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0]", "spec.validations[2]"}},
 			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "b"}, Rule: "spec.validations", Outcome: usher.Exempted, Exemptions: []string{"PolicyExemption shop/x"}},
-			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "c"}, Rule: "spec.validations", Outcome: usher.Failed, Ignored: true},
+			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "c"}, Rule: "spec.validations", Outcome: usher.Failed, Ignored: true, FailedAt: []string{"spec.validations"}},
 			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "d"}, Rule: "spec.validations", Outcome: usher.WouldDeny},
-			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "e"}, Rule: "spec.validations", Outcome: usher.Passed, Validations: []string{"spec.validations[1]"}},
+			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "e"}, Rule: "spec.validations", Outcome: usher.Passed, Audited: true, Validations: []string{"spec.validations[1]", "spec.validations[2]"}, FailedAt: []string{"spec.validations[2]"}},
 		},
 	}
 	evil := &recent.Decision{Request: recent.Request{Phase: "mutate", Operation: "UPDATE", Kind: "Pod", Namespace: "shop", Name: "a\x1b[2J\nb\u202e", User: "x'; rm -rf ~"}, Verdict: "allow", Changed: true, Warned: true}
@@ -315,12 +315,12 @@ func TestWatchLines(t *testing.T) {
 	s.write <- current
 	w.out.wait(t, "--url")
 	w.end()
-	want := strings.ReplaceAll(`12:00:00.000 denied  CREATE Deployment/scale shop/web system:serviceaccount:ci:robot [exempted, would be denied, dry run] ClusterObjectPolicy require-team, ObjectPolicy shop/b, ObjectPolicy shop/c, 2 more
+	want := strings.ReplaceAll(`12:00:00.000 denied  CREATE Deployment/scale shop/web system:serviceaccount:ci:robot [audited, exempted, would be denied, dry run] ObjectPolicy shop/c (failed at spec.validations), ObjectPolicy shop/e (failed at spec.validations[2]), ClusterObjectPolicy require-team, 2 more
     ClusterObjectPolicy require-team spec.validations: rejected by spec.validations[0], spec.validations[2]
     ObjectPolicy shop/b spec.validations: exempted; exemption: PolicyExemption shop/x
     ObjectPolicy shop/c spec.validations: failed (ignored)
     ObjectPolicy shop/d spec.validations: wouldDeny
-    ObjectPolicy shop/e spec.validations: passed, with a warning or an audit annotation of spec.validations[1]
+    ObjectPolicy shop/e spec.validations: audited by spec.validations[1]; failed at spec.validations[2]
     and 2 more rules
     code 422, took 1.5ms, uid u-1, replica URL
     with messages and values: usher explain --from-cluster OBJECT.yaml --operation CREATE --as system:serviceaccount:ci:robot
@@ -345,7 +345,7 @@ func TestWatchLines(t *testing.T) {
 	r = newReplica(t)
 	w = watch(t, "secret", []*replica{r})
 	r.stream().write <- decision("p-0", 0, denied) + current
-	w.out.wait(t, "ObjectPolicy shop/c, 2 more: --explain names them\n")
+	w.out.wait(t, "ClusterObjectPolicy require-team, 2 more: --explain names them\n")
 	w.end()
 }
 
