@@ -17,7 +17,7 @@ import (
 )
 
 // mostSampled limits the resources for which a policy gets samples, and samplesEach the objects of
-// each.
+// each, besides those with several elements in a list.
 const (
 	mostSampled = 8
 	samplesEach = 120
@@ -167,7 +167,7 @@ func (m *maker) samples(constants []any) []map[string]any {
 			once = append(once, runtime.DeepCopyJSON(object))
 		}
 	}
-	return once
+	return append(once, m.crowded(once, constants)...)
 }
 
 // addChoices gives the constants to the fields that are read and can have them.

@@ -260,7 +260,7 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 func (r *run) presence(of *finding, missing path) string {
 	var tests []string
 	for end := 1; end < len(missing.steps); end++ {
-		above := path{missing.holder, missing.steps[:end]}
+		above := path{holder: missing.holder, steps: missing.steps[:end]}
 		for _, f := range r.found {
 			if f.place.expression == of.place.expression && f.test == "" && f.field != "" && f.at.then(f.field).equal(above) {
 				tests = append(tests, fmt.Sprintf("has(%s.%s) && ", above.holder, above))
@@ -290,7 +290,7 @@ func (r *run) near(f *finding) string {
 	near := rule.Nearest(f.field, f.fields)
 	// The same name in another place is more likely than a similar one in this place.
 	if elsewhere := r.elsewhere(f); elsewhere != nil && !strings.EqualFold(near, f.field) {
-		return "did you mean " + path{f.at.holder, elsewhere}.String() + "?"
+		return "did you mean " + path{steps: elsewhere}.String() + "?"
 	}
 	if near != "" {
 		return "did you mean " + f.at.then(near).String() + "?"

@@ -145,7 +145,7 @@ func replacing(c *classifier, e ast.Expr) []mistake {
 		f := entry.AsStructField()
 		value := c.typed.GetType(f.Value().ID())
 		isWhole := value.Kind() == types.ListKind || value.Kind() == types.MapKind || isMutation(value.TypeName())
-		at := path{objectName, append(slices.Clip(above), f.Name())}
+		at := path{holder: objectName, steps: append(slices.Clip(above), f.Name())}
 		if f.IsOptional() || !isWhole || !structure.Atomic(at.steps) {
 			continue
 		}
@@ -188,7 +188,7 @@ func (c *classifier) misnamed(name string) (mistake, bool) {
 			return mistake{}, false
 		}
 		if _, ok := of.Properties[steps[i]]; !ok {
-			m := mistake{at: path{objectName, steps[1:i]}, operand: name, field: steps[i], fields: slices.Sorted(maps.Keys(of.Properties)), sets: true}
+			m := mistake{at: path{holder: objectName, steps: steps[1:i]}, operand: name, field: steps[i], fields: slices.Sorted(maps.Keys(of.Properties)), sets: true}
 			if c.listed(steps[:i]) && rule.Nearest(steps[i], m.fields) == "" {
 				m.do = "elements have the type that is named after their list: write " + strings.Join(slices.Concat(steps[:i], steps[i+1:]), ".") + "{…}"
 			}
@@ -234,7 +234,7 @@ func (c *classifier) pointer(e ast.Expr) (mistake, bool) {
 	if step.Wrong == 0 {
 		return mistake{}, false
 	}
-	m := mistake{at: path{objectName, steps[:step.Wrong-1]}, operand: c.text(e), field: steps[step.Wrong-1], fields: step.Fields, sets: true}
+	m := mistake{at: path{holder: objectName, steps: steps[:step.Wrong-1]}, operand: c.text(e), field: steps[step.Wrong-1], fields: step.Fields, sets: true}
 	if step.Parent != kind.Object {
 		m.what = m.at.String() + " is " + kind.Describe(step.Parent) + ", which has no " + m.field
 		m.field = ""

@@ -113,7 +113,7 @@ func (n *namer) param(of ast.Expr, name string, asks bool) {
 
 // compare notes that the name of the namespace is compared with constants.
 func (n *namer) compare(at path, op string, with ast.Expr) {
-	names := []path{{"request", []string{"namespace"}}, {objectName, []string{"metadata", "namespace"}}, {"oldObject", []string{"metadata", "namespace"}}, {"namespaceObject", []string{"metadata", "name"}}}
+	names := []path{{holder: "request", steps: []string{"namespace"}}, {holder: objectName, steps: []string{"metadata", "namespace"}}, {holder: "oldObject", steps: []string{"metadata", "namespace"}}, {holder: "namespaceObject", steps: []string{"metadata", "name"}}}
 	compared := comparisonsWith(op, with)
 	// Other elements of a list may be the namespace.
 	if op == "in" && len(compared) < len(with.AsList().Elements()) || len(compared) == 0 || len(n.all) >= mostNamings {

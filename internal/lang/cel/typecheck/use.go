@@ -20,18 +20,18 @@ func (c *Checker) Uses(expressions []admission.Expression) []rule.Use {
 	if c.once.Do(c.prepare); c.err != nil {
 		return nil
 	}
-	variables := map[string]path{}
+	variables := map[string]paths{}
 	var all []rule.Use
 	for i, parsed := range c.parse(context.Background(), expressions) {
 		if parsed == nil {
 			continue
 		}
 		root := parsed.NativeRep().Expr()
-		paths := trace(root, variables)
+		of := traceAll(root, variables)
 		if expressions[i].Use == admission.Variable {
-			variables["variables."+expressions[i].Name] = paths[root.ID()]
+			variables["variables."+expressions[i].Name] = of[root.ID()]
 		}
-		u := reader{paths: paths, uses: &all}
+		u := reader{paths: of, uses: &all}
 		u.read(root)
 	}
 	return all
@@ -69,12 +69,18 @@ const mostUses = 2000
 
 // A reader finds out how an expression uses fields.
 type reader struct {
-	paths map[int64]path
+	paths map[int64]paths
 	uses  *[]rule.Use
 }
 
 // add notes the use of the value of a node.
-func (u *reader) add(at path, compared ...rule.Comparison) {
+func (u *reader) add(of paths, compared ...rule.Comparison) {
+	for _, at := range of {
+		u.addOne(at, compared)
+	}
+}
+
+func (u *reader) addOne(at path, compared []rule.Comparison) {
 	if at.holder != objectName && at.holder != "oldObject" || len(at.steps) == 0 {
 		return
 	}
@@ -103,17 +109,27 @@ func (u *reader) read(e ast.Expr) {
 	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly():
 		// Objects without the field are tried, too.
 		return
-	case u.paths[e.ID()].holder != "":
-		u.add(u.paths[e.ID()])
-		return
+	case len(u.paths[e.ID()]) > 0:
+		if u.add(u.paths[e.ID()]); !mixes(e) {
+			return
+		}
 	}
 	for _, below := range cel.Parts(e) {
-		if e.Kind() == ast.ComprehensionKind && below == e.AsComprehension().IterRange() && u.paths[below.ID()].holder != "" {
+		if e.Kind() == ast.ComprehensionKind && below == e.AsComprehension().IterRange() && len(u.paths[below.ID()]) > 0 && !mixes(below) {
 			// Its elements are what is read.
 			continue
 		}
 		u.read(below)
 	}
+}
+
+// mixes reports whether a node has paths, and parts that are read besides: it is a sum, a conditional or a filter.
+func mixes(e ast.Expr) bool {
+	if e.Kind() != ast.CallKind {
+		return e.Kind() == ast.ComprehensionKind
+	}
+	function := e.AsCall().FunctionName()
+	return function == operators.Add || function == operators.Conditional
 }
 
 // compares reports whether a node compares a field with constants.
@@ -127,11 +143,11 @@ func (u *reader) compares(e ast.Expr) bool {
 		return false
 	}
 	at, with := u.paths[args[0].ID()], args[1]
-	if at.holder == "" && !call.IsMemberFunction() && op != "in" {
+	if len(at) == 0 && !call.IsMemberFunction() && op != "in" {
 		at, with, op = u.paths[args[1].ID()], args[0], exchanged(op)
 	}
 	compared := comparisonsWith(op, with)
-	if at.holder == "" || len(compared) == 0 || slices.ContainsFunc(args, isOr) {
+	if len(at) == 0 || slices.ContainsFunc(at, func(p path) bool { return p.part }) || len(compared) == 0 || slices.ContainsFunc(args, isOr) {
 		return false
 	}
 	u.add(at, compared...)
