@@ -15,40 +15,28 @@ func ShowProgress(w io.Writer, text func() string) (stop func()) {
 	begin := escapeOf(w)
 	// To the first column, and nothing after it.
 	erase := begin + "[G" + begin + "[K"
-	quit, finished := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(finished)
-		ticker := time.NewTicker(500 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-quit:
-				fmt.Fprint(w, erase)
-				return
-			case <-ticker.C:
-				fmt.Fprint(w, erase+text())
-			}
-		}
-	}()
-	return func() {
-		close(quit)
-		<-finished
-	}
+	return every(500*time.Millisecond, func() { fmt.Fprint(w, erase+text()) }, func() { fmt.Fprint(w, erase) })
 }
 
 // LogProgress is [ShowProgress] for what is no terminal: it writes a line a minute.
 func LogProgress(w io.Writer, text func() string) (stop func()) {
+	return every(time.Minute, func() { fmt.Fprintln(w, text()) }, func() {})
+}
+
+// every calls tick at an interval, and end when it is stopped.
+func every(interval time.Duration, tick, end func()) (stop func()) {
 	quit, finished := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(finished)
-		ticker := time.NewTicker(time.Minute)
+		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-quit:
+				end()
 				return
 			case <-ticker.C:
-				fmt.Fprintln(w, text())
+				tick()
 			}
 		}
 	}()

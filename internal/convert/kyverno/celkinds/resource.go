@@ -220,8 +220,8 @@ func (r *rewriter) inline(e ast.Expr, depth int) (ast.Expr, error) {
 	return copied, wrong
 }
 
-// children visits the parts of an expression.
-func children(e ast.Expr, bound []string, visit func(ast.Expr, []string)) {
+// children visits the parts of an expression, and returns the names that are bound in the last of them.
+func children(e ast.Expr, bound []string, visit func(ast.Expr, []string)) []string {
 	switch e.Kind() {
 	case ast.CallKind:
 		call := e.AsCall()
@@ -251,6 +251,7 @@ func children(e ast.Expr, bound []string, visit func(ast.Expr, []string)) {
 			visit(field.AsStructField().Value(), bound)
 		}
 	}
+	return bound
 }
 
 // add adds a source of data, once, and returns its name.

@@ -171,44 +171,15 @@ var binders = []string{"all", "exists", "exists_one", "existsOne", "map", "filte
 
 // walk rewrites an expression from its leaves to its root. Bound are names of macros.
 func (r *rewriter) walk(e ast.Expr, bound []string) {
+	inner := children(e, bound, r.walk)
 	switch e.Kind() {
 	case ast.CallKind:
-		r.walkCall(e, bound)
+		r.call(e, inner)
 	case ast.SelectKind:
-		r.walk(e.AsSelect().Operand(), bound)
 		r.selection(e, bound)
 	case ast.IdentKind:
 		r.ident(e, bound)
-	case ast.ListKind:
-		for _, item := range e.AsList().Elements() {
-			r.walk(item, bound)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			r.walk(entry.AsMapEntry().Key(), bound)
-			r.walk(entry.AsMapEntry().Value(), bound)
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			r.walk(field.AsStructField().Value(), bound)
-		}
 	}
-}
-
-func (r *rewriter) walkCall(e ast.Expr, bound []string) {
-	call := e.AsCall()
-	if call.IsMemberFunction() {
-		r.walk(call.Target(), bound)
-	}
-	inner := bound
-	for i, arg := range call.Args() {
-		if call.IsMemberFunction() && slices.Contains(binders, call.FunctionName()) && i < len(call.Args())-1 && arg.Kind() == ast.IdentKind {
-			inner = append(slices.Clip(inner), arg.AsIdent())
-			continue
-		}
-		r.walk(arg, inner)
-	}
-	r.call(e, inner)
 }
 
 // ident rewrites a name.

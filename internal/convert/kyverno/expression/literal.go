@@ -17,9 +17,6 @@ func quote(text string) string {
 	return "'" + strings.ReplaceAll(inside, "'", `\'`) + "'"
 }
 
-// Quote writes a text in CEL.
-func Quote(text string) string { return quote(text) }
-
 // literal writes a value of JSON in CEL.
 func literal(of any) string {
 	switch v := of.(type) {
