@@ -66,7 +66,7 @@ var mayImport = []struct {
 	// Types of expressions are checked against the schemas of kinds.
 	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/apply", "internal/lang/cel/meter", "internal/kind", "internal/printable"}},
 	// Each mutation sees the result of those before.
-	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/lang/cel/...", "internal/jsonpatch"}},
+	{"internal/lang/cel/admission", []string{".", "fact", "internal/access", "internal/rule", "internal/rule/allowance", "internal/lang/cel/...", "internal/jsonpatch"}},
 	// Policies in files are checked against the CRDs.
 	{"internal/compile/definition", []string{"api/...", "deploy/crds"}},
 	{"internal/compile/definition/definitiontest", nil},
@@ -89,7 +89,7 @@ var mayImport = []struct {
 	// The tests that every door runs, with cases of policies.
 	{"internal/door/doortest", []string{".", "internal/engine", "internal/index", "internal/answer", "internal/jsonpatch", "internal/overrun", "internal/policytest", "internal/rule"}},
 	// No API server applies the patch for these doors: they apply it themselves.
-	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
+	{"door/apiserver", []string{".", "internal/answer", "internal/access", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"internal/samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
@@ -156,7 +156,7 @@ var mayImport = []struct {
 	{"internal/impact/diff", []string{"."}},
 	{"internal/impact/auditlog", []string{".", "internal/impact", "internal/simulate/authz"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
-	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
+	{"simulate", []string{".", "internal/access", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"internal/explain", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// Explanations for people, of commands and of programs.
@@ -222,6 +222,7 @@ var mayImport = []struct {
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// The answers of the admission doors, in each protocol.
 	{"internal/answer", []string{".", "internal/printable"}},
+	{"internal/access", []string{"."}},
 	{"internal/withhold", []string{".", "fact", "internal/printable"}},
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
@@ -291,7 +292,7 @@ var homes = []struct {
 	// The interfaces of plugins change with almost every release of Kubernetes.
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
 	{"k8s.io/apiserver/pkg/authorization", []string{
-		"door/apiserver", "internal/delegated", "plugin", "simulate",
+		"door/apiserver", "internal/access", "internal/delegated", "plugin", "simulate",
 		// CEL's variable authorizer asks one; here it is made of facts.
 		"internal/lang/cel/admission",
 		// Configurations are checked as API servers check them.

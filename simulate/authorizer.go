@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/access"
 	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
@@ -29,7 +29,7 @@ func newOffline(objects []map[string]any) (*offline, error) {
 
 // Authorize implements [authorizer.Authorizer].
 func (o *offline) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	answer := o.chain.Authorize(ctx, accessOf(a))
+	answer := o.chain.Authorize(ctx, access.Request(a))
 	switch answer.Verdict {
 	case usher.Allow:
 		return authorizer.DecisionAllow, answer.Reason, answer.Err
@@ -38,24 +38,6 @@ func (o *offline) Authorize(ctx context.Context, a authorizer.Attributes) (autho
 	case usher.NoOpinion:
 	}
 	return authorizer.DecisionNoOpinion, answer.Reason, answer.Err
-}
-
-func accessOf(a authorizer.Attributes) *usher.Request {
-	r := &usher.Request{
-		Phase:       usher.Authorize,
-		Resource:    schema.GroupVersionResource{Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource()},
-		Subresource: a.GetSubresource(),
-		Name:        a.GetName(),
-		Namespace:   a.GetNamespace(),
-		Access:      &usher.Access{Verb: a.GetVerb(), NonResource: !a.IsResourceRequest()},
-	}
-	if r.Access.NonResource {
-		r.Access.Path = a.GetPath()
-	}
-	if who := a.GetUser(); who != nil {
-		r.User = usher.User{Name: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
-	}
-	return r
 }
 
 // newReviews returns an authorizer that sends reviews to a live API server.

@@ -9,15 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/access"
 	"github.com/usher-dev/usher/internal/answer"
 )
 
@@ -60,7 +57,8 @@ func NewAuthorizer(d usher.Decider, o AuthorizerOptions) *Authorizer {
 func (z *Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, z.options.Timeout)
 	defer cancel()
-	r := access(a)
+	r := access.Request(a)
+	r.UID = string(uuid.NewUUID())
 	d, err := answer.Decide(ctx, z.decider, r, z.options.Log)
 	if err != nil {
 		return z.undecided(ctx, r, err)
@@ -85,57 +83,6 @@ func (z *Authorizer) undecided(ctx context.Context, r *usher.Request, reason err
 		return authorizer.DecisionNoOpinion, "", err
 	}
 	return authorizer.DecisionDeny, "", err
-}
-
-// access is the action that the attributes are about.
-func access(a authorizer.Attributes) *usher.Request {
-	r := &usher.Request{
-		UID:    string(uuid.NewUUID()),
-		Phase:  usher.Authorize,
-		User:   userOf(a.GetUser()),
-		Access: &usher.Access{Verb: a.GetVerb()},
-	}
-	if !a.IsResourceRequest() {
-		r.Access.NonResource, r.Access.Path = true, a.GetPath()
-		return r
-	}
-	r.Resource = schema.GroupVersionResource{Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource()}
-	r.Subresource, r.Namespace, r.Name = a.GetSubresource(), a.GetNamespace(), a.GetName()
-	// On error, the requirements that could be read remain. Without the others the request is for
-	// more objects.
-	byLabel, _ := a.GetLabelSelector()
-	byField, _ := a.GetFieldSelector()
-	r.Access.Labels, r.Access.Fields = labelRequirements(byLabel), fieldRequirements(byField)
-	return r
-}
-
-// operators maps those of selectors to those of a SubjectAccessReview. A requirement with another
-// operator requires nothing there.
-var operators = map[selection.Operator]string{
-	selection.In: "In", selection.Equals: "In", selection.DoubleEquals: "In",
-	selection.NotIn: "NotIn", selection.NotEquals: "NotIn",
-	selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
-}
-
-func labelRequirements(requirements labels.Requirements) []usher.Requirement {
-	var all []usher.Requirement
-	for i := range requirements {
-		q := &requirements[i]
-		if operator, ok := operators[q.Operator()]; ok {
-			all = append(all, usher.Requirement{Key: q.Key(), Operator: operator, Values: q.ValuesUnsorted()})
-		}
-	}
-	return all
-}
-
-func fieldRequirements(requirements fields.Requirements) []usher.Requirement {
-	var all []usher.Requirement
-	for _, q := range requirements {
-		if operator, ok := operators[q.Operator]; ok {
-			all = append(all, usher.Requirement{Key: q.Field, Operator: operator, Values: []string{q.Value}})
-		}
-	}
-	return all
 }
 
 // failures joins the errors of the rules that failed, nil if there are none.
@@ -172,7 +119,7 @@ func (z *Authorizer) RulesFor(ctx context.Context, info user.Info, namespace str
 	if z.options.Rules == nil {
 		return nil, nil, true, nil
 	}
-	grants, err := z.options.Rules.Grants(ctx, userOf(info), namespace)
+	grants, err := z.options.Rules.Grants(ctx, access.User(info), namespace)
 	if err != nil {
 		return nil, nil, true, fmt.Errorf("list rules: %w", err)
 	}

@@ -10,9 +10,9 @@ import (
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/access"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 )
 
@@ -88,20 +88,13 @@ func headers(phase usher.Phase, a admission.Attributes) *usher.Request {
 		Subresource: a.GetSubresource(),
 		Name:        a.GetName(),
 		Namespace:   a.GetNamespace(),
-		User:        userOf(a.GetUserInfo()),
+		User:        access.User(a.GetUserInfo()),
 		DryRun:      a.IsDryRun(),
 	}
 	if again := a.GetReinvocationContext(); again != nil {
 		r.Reinvocation = phase == usher.Mutate && again.IsReinvoke()
 	}
 	return r
-}
-
-func userOf(info user.Info) usher.User {
-	if info == nil {
-		return usher.User{}
-	}
-	return usher.User{Name: info.GetName(), UID: info.GetUID(), Groups: info.GetGroups(), Extra: info.GetExtra()}
 }
 
 // encode returns an object as JSON, since the server changes its own object later.
