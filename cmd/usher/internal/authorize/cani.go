@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -125,20 +124,8 @@ func (f *canIFlags) asker(ctx context.Context, w *World) (usher.User, error) {
 	if w.clients == nil {
 		return usher.User{}, errors.New("nobody asks: name a user with --as, or a group with --as-group")
 	}
-	review, err := w.clients.Kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return usher.User{}, fmt.Errorf("ask who you are: %w", err)
-	}
 	w.self = true
-	known := review.Status.UserInfo
-	u := usher.User{Name: known.Username, UID: known.UID, Groups: known.Groups}
-	for key, values := range known.Extra {
-		if u.Extra == nil {
-			u.Extra = map[string][]string{}
-		}
-		u.Extra[key] = values
-	}
-	return u, nil
+	return user.Self(ctx, w.clients.Kube)
 }
 
 // Explain answers a request, and reports the answer of every stage.

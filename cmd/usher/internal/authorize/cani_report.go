@@ -8,6 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	explain "github.com/usher-dev/usher/internal/explain/authz"
 )
 
@@ -98,7 +99,7 @@ func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 	}
 	b.WriteString(r.headline(p) + "\n")
 	if explain {
-		fmt.Fprintf(&b, "%s by %s\n", r.Request, describeUser(r.User))
+		fmt.Fprintf(&b, "%s by %s\n", r.Request, user.Describe(r.User))
 		for i, stage := range r.Stages {
 			stage.print(&b, i+1, p)
 		}

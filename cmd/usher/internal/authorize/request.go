@@ -16,15 +16,6 @@ import (
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
 
-// describeUser describes the user in one line.
-func describeUser(u usher.User) string {
-	name := u.Name
-	if name == "" {
-		name = "somebody"
-	}
-	return name + " (" + strings.Join(u.Groups, ", ") + ")"
-}
-
 // targetFlags describe the request to authorize.
 type targetFlags struct {
 	namespace, subresource string

@@ -158,7 +158,7 @@ func inGroup(resource, group string) string {
 
 func (r *whatReport) print(out io.Writer) error {
 	if len(r.Rules) == 0 {
-		_, err := fmt.Fprintf(out, "Nothing is for %s.\n", describeUser(r.User))
+		_, err := fmt.Fprintf(out, "Nothing is for %s.\n", user.Describe(r.User))
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

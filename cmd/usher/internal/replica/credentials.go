@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -70,19 +71,18 @@ func (s *Set) newCredentials(ctx context.Context) (*credentials, error) {
 
 // own returns the ServiceAccount that the user of the kubeconfig is.
 func (s *Set) own(ctx context.Context) (string, error) {
-	review, err := s.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	self, err := user.Self(ctx, s.kube)
 	if err != nil {
-		return "", fmt.Errorf("find out who you are: %w", err)
+		return "", err
 	}
-	user := review.Status.UserInfo.Username
-	namespace, name, err := serviceaccount.SplitUsername(user)
+	namespace, name, err := serviceaccount.SplitUsername(self.Name)
 	if err != nil && s.config.Impersonate.UserName != "" {
 		return "", fmt.Errorf("the kubeconfig has you act as %s (as:), and replicas can be asked with the credentials of a user alone: "+
-			"use a client certificate of %[1]s, --service-account NAMESPACE/NAME, or --token-file", printable.Line(user))
+			"use a client certificate of %[1]s, --service-account NAMESPACE/NAME, or --token-file", printable.Line(self.Name))
 	}
 	if err != nil {
 		return "", fmt.Errorf("user %s of the kubeconfig has no client certificate, and its token is for the API server only: "+
-			"use --service-account NAMESPACE/NAME, or --token-file with a token for the audience %s", user, delegated.Group)
+			"use --service-account NAMESPACE/NAME, or --token-file with a token for the audience %s", printable.Line(self.Name), delegated.Group)
 	}
 	return namespace + "/" + name, nil
 }

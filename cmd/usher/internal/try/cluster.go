@@ -2,6 +2,7 @@ package try
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/clients"
 )
@@ -67,6 +69,7 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	if err != nil {
 		return policies.Set{}, nil, err
 	}
+	f.asker.self = func(ctx context.Context) (usher.User, error) { return user.Self(ctx, clients.Kube) }
 	// As with kubectl.
 	f.namespace, f.mapper = cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)), clients.Mapper
 	in := f.namespace

@@ -117,6 +117,7 @@ func tenantCluster(t *testing.T) string {
 	return kubeconfig(t, map[string]string{
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                       `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]}]}`,
+		selfReview:                      jane,
 		"/api/v1/namespaces/default":    `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"default"}}`,
 		"/api/v1/namespaces/shop":       `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,
 		group + "clusterobjectpolicies": "", group + "objectpolicies": "", group + "policyexemptions": "", group + "namespaces/shop/policyexemptions": "",
@@ -329,6 +330,7 @@ func shop() map[string]string {
 		"/api":                                `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis":                               `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1":                             `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["get"]},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get"]}]}`,
+		selfReview:                            jane,
 		"/api/v1/namespaces/shop/pods/stored": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"stored","namespace":"shop","uid":"e2d1"},"spec":{"restartPolicy":"Never","containers":[]},"status":{"phase":"Running"}}`,
 		"/api/v1/namespaces/default":          `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"default"}}`,
 		"/api/v1/namespaces/shop":             `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"kubernetes.io/metadata.name":"shop"}}}`,

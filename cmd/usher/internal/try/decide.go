@@ -64,7 +64,8 @@ names files with those that exist.
 With --from-cluster it reads policies from a cluster, also the ValidatingAdmissionPolicies and
 MutatingAdmissionPolicies that its API server enforces, and facts: Namespaces, params, and
 what users may do. It leaves out policies that Usher does not enforce because they are not
-proven, and names them: see 'usher authz adopt'.
+proven, and names them: see 'usher authz adopt'. Without --as, requests are those of the user
+of the kubeconfig.
 
 With --server it asks a running webhook in place of policies; that one tells the verdict
 and the changes, but not the rules.
@@ -124,7 +125,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	report := decideReport{Idle: f.set.Idle()}
+	report := decideReport{Idle: f.set.Idle(), asker: f.asker}
 	var late error
 	for _, r := range requests {
 		var j Judgement

@@ -23,6 +23,7 @@ type decideReport struct {
 	Denied    int         `json:"denied"`
 	// PodsDenied is how many of the objects that are allowed make pods that are denied.
 	PodsDenied int `json:"podsDenied"`
+	asker
 	policies.Idle
 }
 
@@ -49,6 +50,7 @@ func (r *decideReport) add(j Judgement) {
 // are known.
 func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 	var b strings.Builder
+	r.asker.print(&b, p)
 	for i := range r.Decisions {
 		if i > 0 {
 			b.WriteByte('\n')

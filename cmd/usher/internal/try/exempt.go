@@ -44,8 +44,9 @@ the exemption, and writes only one that helps.
 
 Requests are objects or recorded AdmissionReviews. Without -p and --from-cluster, the files
 are case files of 'usher test', which bring their policies. With --from-cluster an object of
-the cluster can be named, as for kubectl: deployment/web, or deployment web. Objects of files
-are judged as written: of the defaults that API servers set, they get the imagePullPolicy.
+the cluster can be named, as for kubectl: deployment/web, or deployment web; requests are then
+those of the user of the kubeconfig, or of the one whom --as names. Objects of files are judged
+as written: of the defaults that API servers set, they get the imagePullPolicy.
 
 If the pods of a workload are refused, the exemption is for the workload and all of its pods,
 by their owner: rollouts and jobs that follow have it, too. So is the exemption of a pod that
@@ -135,12 +136,16 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	return nil
 }
 
-// unseen says which policies may refuse what those that were read allow.
+// unseen says which policies may refuse what those that were read allow, and that they may refuse it to others.
 func (f *exemptFlags) unseen() string {
-	if !f.fromCluster || len(f.policies) > 0 {
-		return ""
+	by := ""
+	if f.asker.User != nil {
+		by = "; this is for " + f.asker.whom() + ": name who is refused with --as"
 	}
-	return "; policies that Usher reads from files are not seen here: name these files with -p"
+	if !f.fromCluster || len(f.policies) > 0 {
+		return by
+	}
+	return by + "; policies that Usher reads from files are not seen here: name these files with -p"
 }
 
 func (f *exemptFlags) validate() error {

@@ -51,7 +51,8 @@ expression, and the variables, conditions and selectors.
 With -p it explains objects and recorded AdmissionReviews, which are named as arguments or
 with -f. With --from-cluster it adds the policies of a cluster, also those that its API server
 enforces, and facts come from there; an object of the cluster can be named, as for kubectl:
-deployment/web, or deployment web, in the namespace that -n names. Without either the arguments are files of test cases,
+deployment/web, or deployment web, in the namespace that -n names. Without --as, requests are
+then those of the user of the kubeconfig. Without either the arguments are files of test cases,
 which have their own policies.
 
 Objects that name no namespace are in that of -n, of the kubeconfig with --from-cluster, or in
@@ -96,6 +97,7 @@ type explained struct {
 type explainReport struct {
 	Explained []explained `json:"explained"`
 	Denied    int         `json:"denied"`
+	asker
 	policies.Idle
 
 	// most is how many rules that do not match are listed for people.
@@ -157,6 +159,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	if err != nil {
 		return err
 	}
+	report.asker = f.asker
 	report.Idle = f.set.Idle().Only(func(ref usher.PolicyRef) bool {
 		f.known = append(f.known, ref)
 		return f.policy == "" || rule.Names(f.policy, ref)

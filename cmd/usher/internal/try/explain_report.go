@@ -14,6 +14,7 @@ import (
 
 func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 	var b strings.Builder
+	r.asker.print(&b, p)
 	for i := range r.Explained {
 		if i > 0 {
 			b.WriteByte('\n')

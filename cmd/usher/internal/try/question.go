@@ -23,6 +23,7 @@ type requestFlags struct {
 	resource, subresource string
 	namespace, name       string
 	user                  user.Flags
+	asker                 asker
 	dryRun                bool
 	// mapper has the kinds of the cluster, if there is one, and kinds are those of Kubernetes, once needed.
 	mapper meta.RESTMapper

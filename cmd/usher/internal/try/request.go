@@ -62,9 +62,12 @@ func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	if in.err != nil {
 		return nil, in.err
 	}
-	who, err := f.user.User()
-	if err != nil {
-		return nil, err
+	var who usher.User
+	if slices.ContainsFunc(in.objects, func(in objects.Input) bool { return in.Review == nil }) {
+		var err error
+		if who, err = f.asker.who(cmd.Context(), &f.user); err != nil {
+			return nil, err
+		}
 	}
 	f.slipped = objects.NoteSlips(cmd, s, in.objects, f.knownKinds())
 	return f.requestsOf(in.objects, in.olds, who)

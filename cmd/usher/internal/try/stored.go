@@ -69,6 +69,7 @@ func (f *decideFlags) questions(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	f.noteWritten(cmd, s, all)
 	f.noteNoNamespace(cmd, s, all)
 	all = append(all, stored...)
+	f.noteNobody(cmd, s, all)
 	f.know(f.store, all)
 	return all, nil
 }
@@ -83,7 +84,7 @@ func (f *decideFlags) stored(ctx context.Context) ([]Question, error) {
 		return nil, err
 	}
 	mapper := restmapper.NewShortcutExpander(clients.Mapper, clients.Kube.Discovery(), nil)
-	who, err := f.user.User()
+	who, err := f.asker.who(ctx, &f.user)
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,20 @@
-// Package user has the flags for the user of a request.
+// Package user has the flags for the user of a request, and asks clusters who the caller is.
 package user
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // Flags are the flags for a user.
@@ -69,4 +75,29 @@ func Complete(u usher.User) usher.User {
 		add("system:authenticated")
 	}
 	return u
+}
+
+// Self returns the user as which a cluster authenticates the caller.
+func Self(ctx context.Context, kube kubernetes.Interface) (usher.User, error) {
+	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return usher.User{}, fmt.Errorf("ask who you are: %w", err)
+	}
+	known := review.Status.UserInfo
+	u := usher.User{Name: known.Username, UID: known.UID, Groups: known.Groups}
+	for key, values := range known.Extra {
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[key] = values
+	}
+	return u, nil
+}
+
+// IsNobody reports whether nothing names a user.
+func IsNobody(u usher.User) bool { return u.Name == "" && len(u.Groups) == 0 }
+
+// Describe describes a user in one line.
+func Describe(u usher.User) string {
+	return printable.Line(cmp.Or(u.Name, "somebody") + " (" + strings.Join(u.Groups, ", ") + ")")
 }
