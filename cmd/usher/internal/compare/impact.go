@@ -253,7 +253,7 @@ func (f *Flags) stored(cmd *cobra.Command, s cli.Streams, from *clients.Set, sid
 		return nil, nil
 	}
 	stored, forbidden, err := policies.FromCluster(cmd, s, from.Policies, f.Namespace)
-	if err == nil && len(forbidden) > 0 {
+	if forbidden = policies.OfWrites(forbidden); err == nil && len(forbidden) > 0 {
 		hint := ""
 		if f.Namespace == "" {
 			hint = "; -n " + cluster.NamespaceOf(f.Kubeconfig, f.Context) + " reads one namespace"

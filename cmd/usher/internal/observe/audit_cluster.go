@@ -43,8 +43,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	if err != nil {
 		return nil, err
 	}
-	// Policies that decide authorization requests say nothing of objects.
-	forbidden = slices.DeleteFunc(forbidden, func(f policies.Forbidden) bool { return f.Kind.Authorizes })
+	forbidden = policies.OfWrites(forbidden)
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil {
 		if missing := cluster.NoNamespace(cmd.Context(), clients.Facts, f.namespace); missing != nil {
@@ -70,9 +69,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 		return nil, err
 	}
 	report := sc.report()
-	if report.LeftOut = leftOut; len(leftOut) > 0 {
-		cli.Notef(cmd, s, "warning", "%s of policies that you may not list: these are left out", cli.Count(len(leftOut), "kind", "kinds"))
-	}
+	report.LeftOut = leftOut
 	if report.Nothing() {
 		if err := cluster.NoNamespace(cmd.Context(), clients.Facts, f.namespace); err != nil {
 			return nil, fmt.Errorf("-n: %w", err)

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -106,8 +105,8 @@ func TestAuditOfATenant(t *testing.T) {
 		if text := strings.Join(strings.Fields(out.String()), " "); status != c.status || !strings.Contains(text, strings.Join(strings.Fields(c.out), " ")) {
 			t.Errorf("%v: status %d, want %d and %q:\n%s%s", c.args, status, c.status, c.out, &out, &errs)
 		}
-		if said := strings.Contains(errs.String(), "1 kind of policies that you may not list: these are left out"); said != slices.Contains(c.args, "-n") {
-			t.Errorf("%v: on the standard error: %s", c.args, &errs)
+		if strings.Contains(errs.String(), "you may not list") {
+			t.Errorf("%v: the standard error repeats what the report says: %s", c.args, &errs)
 		}
 	}
 }

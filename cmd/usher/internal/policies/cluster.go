@@ -106,41 +106,46 @@ func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, na
 	return fromKinds(deciding(), func(versions []api.Kind) ([]api.Policy, error) { return listFirst(cmd, s, client, versions, namespace) })
 }
 
-// Readable is FromCluster for all namespaces. Of kinds that the user may not read in all, it returns those
-// in one namespace, if it is not empty and the user may read them there, and prints to s.Err that the
-// others are left out.
-func Readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
-	return readable(cmd, s, client, namespace, deciding())
+// Readable is FromCluster for all namespaces. Of kinds that the user may not read in all, it returns those in the
+// namespaces that the question is about: policies of others do not change the answer. Kinds that only authorize
+// do not either, and are not among those that the user may not read.
+func Readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespaces ...string) ([]api.Policy, []Forbidden, error) {
+	all, forbidden, err := readable(cmd, s, client, namespaces, deciding())
+	return all, OfWrites(forbidden), err
+}
+
+// OfWrites returns the kinds whose policies decide writes, and exemptions from these.
+func OfWrites(forbidden []Forbidden) []Forbidden {
+	return slices.DeleteFunc(forbidden, func(f Forbidden) bool { return f.Kind.Authorizes })
 }
 
 // Exemptions returns those that Readable returns, and prints to s.Err which kinds of them the user may not read.
 func Exemptions(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, error) {
 	kinds := slices.DeleteFunc(deciding(), func(versions []api.Kind) bool { return !versions[0].Exempts })
-	all, forbidden, err := readable(cmd, s, client, namespace, kinds)
+	all, forbidden, err := readable(cmd, s, client, []string{namespace}, kinds)
 	if err == nil && len(forbidden) > 0 {
 		cli.Notef(cmd, s, "warning", "%s: these are left out", NoRight(forbidden))
 	}
 	return all, err
 }
 
-func readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string, kinds [][]api.Kind) ([]api.Policy, []Forbidden, error) {
-	only := false
-	all, forbidden, err := fromKinds(kinds, func(versions []api.Kind) ([]api.Policy, error) {
+func readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespaces []string, kinds [][]api.Kind) ([]api.Policy, []Forbidden, error) {
+	return fromKinds(kinds, func(versions []api.Kind) ([]api.Policy, error) {
 		found, err := listFirst(cmd, s, client, versions, "")
-		if !apierrors.IsForbidden(err) || namespace == "" || !versions[0].Namespaced {
+		if !apierrors.IsForbidden(err) || !versions[0].Namespaced {
 			return found, err
 		}
-		found, inNamespace := listFirst(cmd, s, client, versions, namespace)
-		if apierrors.IsForbidden(inNamespace) {
-			return nil, err
+		for _, namespace := range namespaces {
+			if namespace == "" {
+				return nil, err
+			}
+			some, err := listFirst(cmd, s, client, versions, namespace)
+			if found = append(found, some...); err != nil {
+				return found, err
+			}
 		}
-		only = true
-		return found, inNamespace
+		return found, nil
 	})
-	if only && err == nil {
-		cli.Notef(cmd, s, "warning", "you may not list policies in all namespaces: those of other namespaces than %s are left out", namespace)
-	}
-	return all, forbidden, err
 }
 
 // deciding are the kinds of policies that decide something, each with its versions.

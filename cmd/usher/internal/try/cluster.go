@@ -72,17 +72,17 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	f.asker.self = func(ctx context.Context) (usher.User, error) { return user.Self(ctx, clients.Kube) }
 	// As with kubectl.
 	f.namespace, f.mapper = cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)), clients.Mapper
-	in := f.namespace
+	in := []string{f.namespace}
 	if len(f.files) > 0 {
-		in = cmp.Or(f.read(cmd, s).namespace(), in)
+		in = f.read(cmd, s).namespaces(f.namespace)
 	}
-	stored, forbidden, err := policies.Readable(cmd, s, clients.Policies, in)
+	stored, forbidden, err := policies.Readable(cmd, s, clients.Policies, in...)
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--from-cluster: %w", err)
 	}
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil {
-		return policies.Set{}, nil, f.unlisted(cmd, s, clients, in, forbidden, err)
+		return policies.Set{}, nil, f.unlisted(cmd, s, clients, in[0], forbidden, err)
 	}
 	f.leftOut = policies.MayRefuse(forbidden)
 	if len(forbidden) > 0 {

@@ -42,17 +42,22 @@ type input struct {
 	err           error
 }
 
-// namespace returns the namespace of the first object that names one, or "".
-func (in *input) namespace() string {
+// namespaces returns the namespaces of the objects, each once; that of the command line if they name none.
+func (in *input) namespaces(given string) []string {
+	var all []string
 	for i := range in.objects {
+		namespace := namespaceOf(in.objects[i].Object)
 		if review := in.objects[i].Review; review != nil && review.Namespace != "" {
-			return review.Namespace
+			namespace = review.Namespace
 		}
-		if namespace := namespaceOf(in.objects[i].Object); namespace != "" {
-			return namespace
+		if namespace != "" && !slices.Contains(all, namespace) {
+			all = append(all, namespace)
 		}
 	}
-	return ""
+	if len(all) == 0 {
+		return []string{given}
+	}
+	return all
 }
 
 // register adds the flags. Namespace is the default of the flag.
