@@ -170,7 +170,7 @@ func lacks(set *kind.Set, of *api.Kind) []string {
 }
 
 const (
-	applyCRDs = "apply the CRDs of this version of Usher"
+	applyCRDs = "apply the CRDs of this version of Usher: kubectl apply --server-side --force-conflicts -f deploy/crds"
 	applyRole = "apply the chart of this version, whose ClusterRole grants get, list and watch"
 )
 

@@ -38,29 +38,29 @@ func TestCRDsThatDifferFromThisVersion(t *testing.T) {
 		{"they are those of this version", nil, nil, "", map[string]int{"read": 11}},
 		{
 			"a field is missing", map[string][]string{objects: {"spec.namespaceExemptions"}}, nil,
-			"  ClusterObjectPolicy: its CRD lacks spec.namespaceExemptions, which the API server drops: apply the CRDs of this version of Usher\n",
+			"  ClusterObjectPolicy: its CRD lacks spec.namespaceExemptions, which the API server drops: apply the CRDs of this version of Usher: kubectl apply --server-side --force-conflicts -f deploy/crds\n",
 			map[string]int{"read": 10, "older": 1},
 		},
 		{
 			"a field with fields is missing: these are not told", map[string][]string{objects: {"spec.bindings"}}, nil,
-			"  ClusterObjectPolicy: its CRD lacks spec.bindings, which the API server drops: apply the CRDs of this version of Usher\n",
+			"  ClusterObjectPolicy: its CRD lacks spec.bindings, which the API server drops: apply the CRDs of this version of Usher: kubectl apply --server-side --force-conflicts -f deploy/crds\n",
 			map[string]int{"read": 10, "older": 1},
 		},
 		{
 			"fields of elements of a list, and of the status", map[string][]string{objects: {"spec.bindings.[].params", "status.problems"}, overrides: {"status"}}, nil,
-			"  ClusterObjectPolicy: its CRD lacks spec.bindings[].params, status.problems, which the API server drops: apply the CRDs of this version of Usher\n" +
-				"  OverridePolicy: its CRD lacks status, which the API server drops: apply the CRDs of this version of Usher\n",
+			"  ClusterObjectPolicy: its CRD lacks spec.bindings[].params, status.problems, which the API server drops: apply the CRDs of this version of Usher: kubectl apply --server-side --force-conflicts -f deploy/crds\n" +
+				"  OverridePolicy: its CRD lacks status, which the API server drops: apply the CRDs of this version of Usher: kubectl apply --server-side --force-conflicts -f deploy/crds\n",
 			map[string]int{"read": 9, "older": 2},
 		},
 		{
 			"many fields are missing", map[string][]string{objects: {"spec.data", "spec.bindings", "spec.links", "spec.category", "spec.severity", "spec.subjects", "spec.variables"}}, nil,
-			"  ClusterObjectPolicy: its CRD lacks spec.bindings, spec.category, spec.data, spec.links, spec.severity and 2 more, which the API server drops: apply the CRDs of this version of Usher\n",
+			"  ClusterObjectPolicy: its CRD lacks spec.bindings, spec.category, spec.data, spec.links, spec.severity and 2 more, which the API server drops: apply the CRDs of this version of Usher: kubectl apply --server-side --force-conflicts -f deploy/crds\n",
 			map[string]int{"read": 10, "older": 1},
 		},
 		{
 			"kinds are missing, or may not be read", nil,
 			map[string]error{objects: clustersource.ErrAbsent, "PolicyExemption": clustersource.ErrForbidden, overrides: errors.New("no answer")},
-			"  ClusterObjectPolicy: the cluster has no such kind: apply the CRDs of this version of Usher\n" +
+			"  ClusterObjectPolicy: the cluster has no such kind: apply the CRDs of this version of Usher: kubectl apply --server-side --force-conflicts -f deploy/crds\n" +
 				"  OverridePolicy: they cannot be read now: no answer\n" +
 				"  PolicyExemption: Usher may not read them: apply the chart of this version, whose ClusterRole grants get, list and watch\n",
 			map[string]int{"read": 8, "absent": 1, "forbidden": 1, "failing": 1},
