@@ -231,7 +231,7 @@ func expr(root string, chain []step) string {
 		switch s := &chain[i]; {
 		case s.key == nil:
 			b.WriteString("[" + strconv.Itoa(s.index) + "]")
-		case isPlainName(*s.key):
+		case IsPlainName(*s.key):
 			b.WriteString("." + *s.key)
 		default:
 			b.WriteString("[" + Quote(*s.key) + "]")

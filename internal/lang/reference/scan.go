@@ -167,9 +167,9 @@ func isNameRune(r rune, first bool) bool {
 	return r == '_' || r == '$' || unicode.IsLetter(r) && r != utf8.RuneError || !first && unicode.IsDigit(r)
 }
 
-// isPlainName reports whether a key can stand after a dot in every version of CUE. Names
+// IsPlainName reports whether a key can stand after a dot in every version of CUE. Names
 // with a leading underscore are hidden there, and keywords are not names.
-func isPlainName(key string) bool {
+func IsPlainName(key string) bool {
 	switch key {
 	case "", "true", "false", "null", "for", "in", "if", "let", "import", "package", "div", "mod", "quo", "rem":
 		return false

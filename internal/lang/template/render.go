@@ -187,17 +187,4 @@ func label(key string) string {
 }
 
 // isName reports whether a key can stand in CUE without quotes.
-func isName(key string) bool {
-	switch key {
-	case "", "true", "false", "null", "for", "in", "if", "let", "import", "package", "div", "mod", "quo", "rem":
-		return false
-	}
-	for i := range len(key) {
-		c := key[i]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
-}
+func isName(key string) bool { return !strings.Contains(key, "_") && reference.IsPlainName(key) }
