@@ -224,7 +224,7 @@ var mayImport = []struct {
 	{"internal/answer", []string{".", "internal/printable"}},
 	{"internal/access", []string{"."}},
 	{"internal/withhold", []string{".", "fact", "internal/printable"}},
-	{"internal/cert", []string{"internal/changes", "internal/reload"}},
+	{"internal/cert", []string{"internal/changes", "internal/reload", "internal/secret"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
 	{"internal/delegated", []string{"internal/limit", "internal/ratelog"}},
 	// A resource of that API, and what reads it.
@@ -254,7 +254,8 @@ var mayImport = []struct {
 	// Proofs are about policies as they are decoded.
 	{"internal/proof", []string{"api/...", "internal/keyring"}},
 	// Keys that replicas share in a Secret.
-	{"internal/keyring", nil},
+	{"internal/keyring", []string{"internal/secret"}},
+	{"internal/secret", nil},
 	{"internal/clientauth", []string{"internal/ratelog", "internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
 	// It asks as an API server's client, and answers as a Decider.
@@ -302,7 +303,7 @@ var homes = []struct {
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/clients", "internal/replicas", "internal/cert", "internal/keyring", "internal/serve/...", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/clients", "internal/replicas", "internal/secret", "internal/serve/...", "plugin", "door/transport", "simulate", "cmd/usher/...",
 		// A program of others makes the clients.
 		"examples/sdk/cluster",
 	}},
