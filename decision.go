@@ -251,6 +251,9 @@ type Check struct {
 	// Validation is the name that the policy gives the part; empty if it has none.
 	Validation string `json:"validation,omitempty"`
 	Message    string `json:"message"`
+	// MessageError says why the message that the policy computes could not be made; Message then is another. Empty if
+	// it could.
+	MessageError string `json:"messageError,omitempty"`
 	// Field is the field of the object that the part is about, such as spec.hostNetwork; empty if
 	// that is not known.
 	Field string `json:"field,omitempty"`

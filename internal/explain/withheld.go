@@ -23,7 +23,7 @@ func (r *Rule) withhold() {
 	r.Message, r.Error, r.Unmutated = mask(r.Message), mask(r.Error), mask(r.Unmutated)
 	r.Checks = slices.Clone(r.Checks)
 	for i := range r.Checks {
-		r.Checks[i].Message = mask(r.Checks[i].Message)
+		r.Checks[i].Message, r.Checks[i].MessageError = mask(r.Checks[i].Message), mask(r.Checks[i].MessageError)
 	}
 	r.NotExempt = slices.Clone(r.NotExempt)
 	for i := range r.NotExempt {

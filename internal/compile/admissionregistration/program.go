@@ -240,7 +240,7 @@ func (s *saying) add(r *admission.Evaluation) {
 	for i := range r.Ignored {
 		d := &r.Ignored[i]
 		if place := cmp.Or(d.Place, placeOf(d)); d.Whole || !s.exempt.Has("", place) {
-			s.check(place, d.Message, nil, true)
+			s.check(usher.Check{Name: place, Message: d.Message, Failed: true})
 		}
 	}
 	if r.Skipped != "" {
@@ -255,7 +255,7 @@ func (s *saying) add(r *admission.Evaluation) {
 	}
 	for _, refused := range r.Refused {
 		s.reject(refused, "")
-		s.check("spec.auditAnnotations", refused, []usher.Action{usher.ActDeny}, true)
+		s.check(usher.Check{Name: "spec.auditAnnotations", Message: refused, Actions: []usher.Action{usher.ActDeny}, Failed: true})
 	}
 }
 
@@ -277,15 +277,13 @@ func (s *saying) deny(d *admission.Denial) {
 			s.auditFailure(d)
 		}
 	}
-	s.check(place, d.Message, p.binding.actions, d.Failed)
+	s.check(usher.Check{Name: place, Message: d.Message, MessageError: d.Unmade, Actions: p.binding.actions, Failed: d.Failed})
 }
 
 // placeOf is the place of a validation. That of an error of all is the first one, as in an API server.
 func placeOf(d *admission.Denial) string { return fmt.Sprintf("spec.validations[%d]", d.Index) }
 
-func (s *saying) check(name, message string, actions []usher.Action, failed bool) {
-	s.out.Checks = append(s.out.Checks, usher.Check{Name: name, Message: message, Actions: actions, Failed: failed})
-}
+func (s *saying) check(c usher.Check) { s.out.Checks = append(s.out.Checks, c) }
 
 // reject denies the request. Of several reasons users are told the first.
 func (s *saying) reject(message, reason string) {

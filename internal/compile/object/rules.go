@@ -170,7 +170,7 @@ func checkOf(o *Policy, d *admission.Denial) usher.Check {
 	}
 	v := &o.validations[d.Index]
 	return usher.Check{
-		Name: fmt.Sprintf("%s[%d]", validationsRule, d.Index), Validation: v.name, Severity: v.severity, Message: d.Message, Failed: d.Failed,
+		Name: fmt.Sprintf("%s[%d]", validationsRule, d.Index), Validation: v.name, Severity: v.severity, Message: d.Message, MessageError: d.Unmade, Failed: d.Failed,
 	}
 }
 

@@ -116,6 +116,7 @@ func printExplained(b *strings.Builder, r *explain.Rule, p printable.Palette) {
 	}
 	for _, c := range r.Checks {
 		fmt.Fprintf(b, "      %s: %s\n", c.Name, printable.Paint(p.Yellow, Below("      ", c.Message)))
+		MessageError(b, "        ", &c)
 	}
 	Exemptions(b, "      ", r.Exemptions, r.NotExempt)
 	for _, op := range r.Patch {
@@ -127,6 +128,13 @@ func printExplained(b *strings.Builder, r *explain.Rule, p printable.Palette) {
 			fmt.Fprintf(b, "; warm %s, %s, %s", r.Cost.Time, count(r.Cost.Allocations, "allocation"), count(r.Cost.Bytes, "byte"))
 		}
 		b.WriteByte('\n')
+	}
+}
+
+// MessageError tells why a message is not the one that the policy computes.
+func MessageError(b *strings.Builder, indent string, c *usher.Check) {
+	if c.MessageError != "" {
+		fmt.Fprintf(b, "%s%s\n", indent, Below(indent, c.MessageError))
 	}
 }
 

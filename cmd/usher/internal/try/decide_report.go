@@ -183,6 +183,8 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 		// What is for the audit log alone is in no message.
 		if len(r.Checks) > 1 || text.Word(r.Outcome, r.Checks) == "audited" {
 			printChecks(b, r.Checks)
+		} else if len(r.Checks) == 1 {
+			text.MessageError(b, "    ", &r.Checks[0])
 		}
 	}
 	if matched == 0 {
@@ -202,6 +204,7 @@ func printChecks(b *strings.Builder, checks []usher.Check) {
 	for i := range checks {
 		c := &checks[i]
 		fmt.Fprintf(b, "    %s: %s\n", cmp.Or(c.Field, c.Validation, c.Name), text.Below("    ", c.Message))
+		text.MessageError(b, "      ", c)
 	}
 }
 

@@ -47,6 +47,8 @@ type Denial struct {
 	Whole   bool
 	Place   string
 	Message string
+	// Unmade says why the Message is not that of the messageExpression, and which one it is; empty if it is.
+	Unmade string
 	// Reason is empty for an error.
 	Reason string
 	// Failed says that evaluating the validation gave an error, which is the Message, and Absent that the error
@@ -126,6 +128,7 @@ func (a *activation) messages(ctx context.Context, values []outcome, budget int6
 		}
 		var err error
 		if outcomes[i], budget, err = a.evaluate(ctx, &a.program.messages[i], budget); err != nil {
+			outcomes[i].err = err
 			return outcomes, nil //nolint:nilerr // A denial does not depend on its message.
 		}
 		if a.stop != nil {
@@ -225,29 +228,47 @@ func (p *Program) decide(r *Evaluation, i int, v *outcome, messages []outcome, m
 		if reason == "" {
 			reason = "Invalid"
 		}
-		r.Denials = append(r.Denials, Denial{Index: i, Message: p.message(i, messages, v.said), Reason: reason})
+		message, unmade := p.message(i, messages, v.said)
+		r.Denials = append(r.Denials, Denial{Index: i, Message: message, Unmade: unmade, Reason: reason})
 	}
 }
 
-// message tells why a validation denies a request.
+// message tells why a validation denies a request, and why that is not what its messageExpression says.
 // What a program has said is told if nothing else is.
-func (p *Program) message(i int, messages []outcome, said string) string {
-	if i < len(messages) && messages[i].err == nil && messages[i].value != nil {
-		if text, ok := messages[i].value.Value().(string); ok {
-			text = strings.TrimSpace(text)
-			if text != "" && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.Contains(text, "\n") {
-				return text
-			}
-		}
-	}
+func (p *Program) message(i int, messages []outcome, said string) (message, unmade string) {
 	v := &p.source.Validations[i]
+	if i < len(messages) && v.MessageExpression != "" {
+		text, err := textOf(&messages[i])
+		if err == nil {
+			return text, ""
+		}
+		unmade = "messageExpression failed: " + because(err)
+	}
 	if text := strings.TrimSpace(v.Message); text != "" {
-		return text
+		return text, then(unmade, fmt.Sprintf("spec.validations[%d].message is used", i))
 	}
 	if v.Program != nil {
-		return cmp.Or(said, "failed CUE program: it gives no reason")
+		return cmp.Or(said, "failed CUE program: it gives no reason"), then(unmade, "what the CUE program says is used")
 	}
-	return "failed expression: " + strings.TrimSpace(v.Expression)
+	return "failed expression: " + strings.TrimSpace(v.Expression), then(unmade, "there is no message, and the expression is used")
+}
+
+// because returns why an expression failed, without its text.
+func because(err error) string {
+	const before = "' resulted in error: "
+	text := err.Error()
+	if at := strings.LastIndex(text, before); at >= 0 {
+		return text[at+len(before):]
+	}
+	return text
+}
+
+// then adds what follows to what is wrong, if anything is.
+func then(wrong, follows string) string {
+	if wrong == "" {
+		return ""
+	}
+	return wrong + ": " + follows
 }
 
 // annotate adds the audit annotations to r.

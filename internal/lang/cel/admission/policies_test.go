@@ -133,7 +133,7 @@ func evaluate(t testing.TB, p *admission.Program, s *situation) admission.Evalua
 func asUpstream(e admission.Evaluation) admission.Evaluation {
 	e.Ignored, e.Denials = nil, slices.Clone(e.Denials)
 	for i := range e.Denials {
-		e.Denials[i].Place = ""
+		e.Denials[i].Place, e.Denials[i].Unmade = "", ""
 	}
 	return e
 }
