@@ -9,9 +9,46 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// NeverMatching returns the constant regular expressions of a checked expression that match no text, each with its
+// SurelyWrong returns the constants in a checked expression that surely do not mean what they say, each with its place:
+// regular expressions that match no text, and those given to functions that look for text.
+func SurelyWrong(checked *cel.Ast) []Issue {
+	return append(neverMatching(checked), anchored(checked)...)
+}
+
+// anchored returns the texts with anchors of regular expressions that functions look for as they are.
+func anchored(checked *cel.Ast) []Issue {
+	var all []Issue
+	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || !e.AsCall().IsMemberFunction() || len(e.AsCall().Args()) != 1 {
+			return
+		}
+		function, arg := e.AsCall().FunctionName(), e.AsCall().Args()[0]
+		text, ok := textOf(arg)
+		if !ok || len(text) < 2 {
+			return
+		}
+		anchor := ""
+		switch {
+		case (function == "startsWith" || function == "contains") && text[0] == '^':
+			anchor = "^"
+		case function == "endsWith" && text[len(text)-1] == '$':
+			anchor = "$"
+		default:
+			return
+		}
+		at := checked.NativeRep().SourceInfo().GetStartLocation(arg.ID())
+		all = append(all, Issue{
+			at.Line(), at.Column() + 1,
+			fmt.Sprintf("%s looks for the character %s in %q: it takes a text, not a regular expression", function, anchor, text),
+			fmt.Sprintf("leave out the %s, or write matches", anchor),
+		})
+	}))
+	return all
+}
+
+// neverMatching returns the constant regular expressions of a checked expression that match no text, each with its
 // place: those of which the syntax proves that.
-func NeverMatching(checked *cel.Ast) []Issue {
+func neverMatching(checked *cel.Ast) []Issue {
 	var all []Issue
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind {

@@ -3,6 +3,7 @@ package cel_test
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	celgo "github.com/google/cel-go/cel"
@@ -56,7 +57,7 @@ func TestNeverMatching(t *testing.T) {
 		if row.never {
 			want = append(want, cel.Issue{Line: 2, Column: 16, What: fmt.Sprintf("the regular expression %q matches no text%s", row.pattern, row.why)})
 		}
-		got := cel.NeverMatching(checked)
+		got := cel.SurelyWrong(checked)
 		for i := range got {
 			if got[i].Do == "" {
 				t.Errorf("%s: what to do is not told", row.reason)
@@ -65,6 +66,37 @@ func TestNeverMatching(t *testing.T) {
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, want %v", row.reason, got, want)
+		}
+	}
+}
+
+// TestAnchorsInTexts: functions that look for text take no regular expressions.
+func TestAnchorsInTexts(t *testing.T) {
+	t.Parallel()
+	env, err := celgo.NewEnv(celgo.Variable("name", celgo.StringType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ reason, expression, anchor string }{
+		{"the beginning", `name.startsWith('^abc')`, "^"},
+		{"the end", `name.endsWith('x$')`, "$"},
+		{"the beginning in the middle", `name.contains('^abc')`, "^"},
+		{"the character alone", `name.startsWith('^') || name.endsWith('$')`, ""},
+		{"the other end", `name.startsWith('x$') || name.endsWith('^x')`, ""},
+		{"an amount", `name.contains('US$')`, ""},
+		{"a regular expression", `name.matches('^abc$')`, ""},
+		{"no constant", `name.startsWith('^' + name)`, ""},
+	} {
+		checked, issues := env.Compile(row.expression)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		got := cel.SurelyWrong(checked)
+		if row.anchor == "" && len(got) == 0 {
+			continue
+		}
+		if len(got) != 1 || !strings.Contains(got[0].What, "looks for the character "+row.anchor+" ") || row.expression[got[0].Column-1] != '\'' {
+			t.Errorf("%s: %v", row.reason, got)
 		}
 	}
 }
@@ -94,7 +126,7 @@ func TestNeverMatchingIsRight(t *testing.T) {
 			if issues.Err() != nil {
 				t.Fatal(issues.Err())
 			}
-			if len(cel.NeverMatching(checked)) == 0 {
+			if len(cel.SurelyWrong(checked)) == 0 {
 				continue
 			}
 			never++

@@ -16,7 +16,7 @@ const optionalType = "optional_type"
 // warn warns of what an expression that compiles surely does not mean.
 func (c *compilation) warn(field, text string, checked *celgo.Ast) {
 	c.warnOfOptionals(field, checked)
-	for _, issue := range cel.NeverMatching(checked) {
+	for _, issue := range cel.SurelyWrong(checked) {
 		c.problems = append(c.problems, rule.Problem{
 			Severity: rule.Warning, Field: field, At: rule.PlaceIn(text, issue.Line, issue.Column), What: issue.What, Do: issue.Do,
 		})

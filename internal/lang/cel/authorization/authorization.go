@@ -92,7 +92,7 @@ func CompileWithin(within *cel.Budget, source string) (authz.Predicate, []rule.P
 		return env.PlanCounted(ast, budget)
 	})
 	var warnings []rule.Problem
-	for _, issue := range cel.NeverMatching(ast) {
+	for _, issue := range cel.SurelyWrong(ast) {
 		warnings = append(warnings, rule.Problem{Severity: rule.Warning, At: rule.PlaceIn(source, issue.Line, issue.Column), What: issue.What, Do: issue.Do})
 	}
 	return p, warnings
