@@ -39,7 +39,7 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Comp
 		return nil
 	}
 	var problems []rule.Problem
-	about := explained{targets: targets, broad: broad, selects: !readsNamespace(p), depends: dependsOnUsers(p)}
+	about := explained{targets: targets, broad: broad, selects: !readsNamespace(p), depends: dependsOnUsers(p), refuses: forSomeUsers(c)}
 	for _, r := range p.Unbound() {
 		t.free(&r, p, targets)
 		if never := neverEqual(set, &r); len(never) > 0 {
@@ -54,6 +54,12 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Comp
 		problems = t.tryData(ctx, set, c, words, about)
 	}
 	return problems
+}
+
+// forSomeUsers reports whether a policy says for which users it is. It is tried as if it were for all.
+func forSomeUsers(c *compile.Compiled) bool {
+	spec := c.ObjectSpec()
+	return spec != nil && len(spec.Subjects)+len(spec.ExcludeSubjects) > 0
 }
 
 // neverSeen reports whether a policy is of a namespace, and never acts on objects of a kind.

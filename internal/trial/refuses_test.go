@@ -6,6 +6,35 @@ import (
 	"testing"
 )
 
+// TestPoliciesOfSomeUsers: a policy is tried as if it were for all users, and may refuse everything of some.
+func TestPoliciesOfSomeUsers(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ reason, expression, want string }{
+		{"something is refused", "object.spec.replicas < 5", ""},
+		{"nothing is refused", "object.spec.replicas != 5 || object.spec.replicas == 5", "refuses nothing"},
+		{"each fails", "dyn(object).spec.?replicas.orValue(1).foo == 1", "because the rule fails"},
+		{"each is refused", "object.metadata.name == 'x' && object.metadata.name == 'y'", ""},
+	} {
+		for _, users := range []string{"subjects: [{groups: [interns]}]", "excludeSubjects: [{users: [trial]}]"} {
+			c := compiled(t, `apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: p}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}
+  `+users+`
+  validations: [{message: "no", expression: "`+row.expression+`"}]
+`)
+			var texts []string
+			for _, p := range tried(t).Try(t.Context(), c).Problems {
+				texts = append(texts, p.What)
+			}
+			if all := strings.Join(texts, "\n"); (all == "") != (row.want == "") || !strings.Contains(all, row.want) {
+				t.Errorf("%s, %s: %q, want %q", row.reason, users, all, row.want)
+			}
+		}
+	}
+}
+
 // TestPoliciesThatRefuseEverything: what refuses every request that it selects is told, unless the policy
 // says for which requests it is.
 func TestPoliciesThatRefuseEverything(t *testing.T) {

@@ -68,7 +68,7 @@ type explained struct {
 	// depends says that expressions of an admission policy ask who sends the request, or for what name in
 	// another way than by comparing it: the requests that it is tried on say little about others.
 	depends bool
-	// refuses says that the rule refuses everything, whatever it is.
+	// refuses says that the rule refuses everything, whatever it is, or may, since it is for some users.
 	refuses bool
 	// data are those of an object policy, nil if trials do not have them.
 	data *sampleData

@@ -188,7 +188,7 @@ func (o *Policy) Expressions() []admission.Expression {
 }
 
 // Unbound returns the rules of the policy as if a binding put it into force for everything that it
-// matches, with the params that are written in place.
+// matches, by anyone, with the params that are written in place.
 func (o *Policy) Unbound() []rule.Rule {
 	var bindings []binding
 	for i := range o.bindings {
@@ -213,6 +213,7 @@ func (o *Policy) Paramless() (field string, rules []rule.Rule) {
 // unbound returns the rules of the policy with other bindings, or one without params.
 func (o *Policy) unbound(bindings []binding) []rule.Rule {
 	unbound := *o
+	unbound.subjects, unbound.excluded = nil, nil
 	unbound.bindings, unbound.pods, unbound.existing = bindings, v1alpha1.PodTemplatesOff, nil
 	if len(bindings) == 0 {
 		unbound.bindings = []binding{{actions: deny, values: []map[string]any{nil}}}
