@@ -143,6 +143,10 @@ type reach struct {
 	unseen, unread bool
 	// unregistered says that a webhook configuration is missing.
 	unregistered bool
+	// withdrawn is when a policy was written last of which status says that no server enforces it or nobody asks one, and
+	// uninstalled says that the reason is 'usher uninstall'.
+	withdrawn   time.Time
+	uninstalled bool
 	// listed says that all kinds of policies could be listed, and tenant is the namespace of a user who may list those
 	// of namespaces alone, and see no replica; else "".
 	listed bool

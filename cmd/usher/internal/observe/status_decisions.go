@@ -30,6 +30,8 @@ const (
 	mostNotes = 3
 	// decisionsTimeout is how long replicas may take to list decisions.
 	decisionsTimeout = 5 * time.Second
+	// fewRequests are too few for a statement about most requests.
+	fewRequests = 20
 	// leastRefused is how many requests a policy has refused that is to be looked at for that.
 	leastRefused = 3
 	// inForceWithin is how soon after it is edited a policy is in force.
@@ -209,7 +211,11 @@ func (c *counting) shares() {
 func (c *counting) headline() {
 	for _, p := range most(c.policies, func(one *figures) float64 { return float64(one.refused) }) {
 		if one := c.policies[p]; p.Namespace == "" && one.most >= leastRefused && 2*one.most > one.of {
-			c.report.refusesMost = fmt.Sprintf("%s refuses most requests, %s", printable.Line(p.String()), one.share(c.report.Decisions.All))
+			does := "refuses most requests,"
+			if one.of < fewRequests {
+				does = "refused"
+			}
+			c.report.refusesMost = fmt.Sprintf("%s %s %s", printable.Line(p.String()), does, one.share(c.report.Decisions.All))
 			return
 		}
 	}

@@ -100,12 +100,12 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 	}{
 		{"one deleted, one mended", decisions, "", 5, []string{"ClusterObjectPolicy old: refused 4 of the last 10 requests to validate"}},
 		{
-			"of the requests that are validated", decisions[7:], "ClusterObjectPolicy old refuses most requests, 4 of the last 7 requests to validate", 2,
+			"of the requests that are validated", decisions[7:], "ClusterObjectPolicy old refused 4 of the last 7 requests to validate", 2,
 			[]string{"ClusterObjectPolicy old: refused 4 of the last 7 requests to validate"},
 		},
 		{
 			"since the policy is in force", slices.Concat(allowed, []*recent.Decision{denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended")}),
-			"ClusterObjectPolicy mended refuses most requests, 3 of the 3 requests to validate since it was written", 0,
+			"ClusterObjectPolicy mended refused 3 of the 3 requests to validate since it was written", 0,
 			[]string{"ClusterObjectPolicy mended: refused 3 of the 3 requests to validate since it was written"},
 		},
 		{
@@ -114,7 +114,7 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		},
 		{
 			"a policy that is new has one version", []*recent.Decision{denied("validate", 0, "new"), denied("validate", time.Second/2, "new"), denied("validate", time.Second/2, "new")},
-			"ClusterObjectPolicy new refuses most requests, 3 of the last 3 requests", 0, []string{"ClusterObjectPolicy new: refused 3 of the last 3 requests"},
+			"ClusterObjectPolicy new refused 3 of the last 3 requests", 0, []string{"ClusterObjectPolicy new: refused 3 of the last 3 requests"},
 		},
 	} {
 		headline, outdated, says := observe.LookAt(test.decisions,

@@ -71,6 +71,9 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 		return
 	}
 	r.unregistered = slices.ContainsFunc([]error{mutatingErr, validatingErr}, apierrors.IsNotFound)
+	// What repairs comes before the way out.
+	r.lack(mutating, validating)
+	r.trust(called)
 	f.called(r, calls, refused)
 	for _, err := range []error{mutatingErr, validatingErr} {
 		switch {
@@ -81,8 +84,6 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 			r.unknownf("what is registered: %v", err)
 		}
 	}
-	r.lack(mutating, validating)
-	r.trust(called)
 	r.outside(ctx, called)
 }
 
@@ -97,14 +98,6 @@ func (r *statusReport) lack(configurations ...metav1.Object) {
 			r.wrongf("the webhook %s is missing, and what it is for is not sent to Usher: somebody has removed it%s", name, r.soon())
 		}
 	}
-}
-
-// soon says when what is missing is registered again.
-func (r *statusReport) soon() string {
-	if r.noReplica {
-		return ""
-	}
-	return "; a replica that runs registers within half a minute"
 }
 
 // missing says that a webhook configuration is not there, as err does.
@@ -193,20 +186,20 @@ func some(all []string) string {
 // trust finds CA certificates that API servers cannot trust, and entries that trust others than the rest, as after
 // a rotation that was not complete.
 func (r *statusReport) trust(called []*admissionv1.WebhookClientConfig) {
-	var bundles [][]byte
+	first := slices.IndexFunc(called, func(client *admissionv1.WebhookClientConfig) bool { return len(client.CABundle) > 0 })
+	if first < 0 {
+		return // API servers trust the CAs of their machine.
+	}
 	for i, client := range called {
-		bundle := client.CABundle
-		bundles = append(bundles, bundle)
-		name := r.Webhooks[i].Name
-		if !bytes.Equal(bundle, bundles[0]) {
-			r.wrongf("the webhook %s trusts another CA than the webhook %s%s", name, r.Webhooks[0].Name, r.soon())
+		switch name := r.Webhooks[i].Name; {
+		case len(client.CABundle) == 0:
+			r.wrongf("the webhook %s has no CA bundle, though others have one%s", name, r.soon())
+		case !bytes.Equal(client.CABundle, called[first].CABundle):
+			r.wrongf("the webhook %s trusts another CA than the webhook %s%s", name, r.Webhooks[first].Name, r.soon())
 		}
 	}
-	if len(bundles) == 0 {
-		return
-	}
 	usable, last := 0, time.Time{}
-	for rest := bundles[0]; ; {
+	for rest := called[first].CABundle; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
@@ -222,8 +215,6 @@ func (r *statusReport) trust(called []*admissionv1.WebhookClientConfig) {
 		}
 	}
 	switch {
-	case len(bundles[0]) == 0:
-		// API servers trust the CAs of their machine.
 	case usable > 0:
 	case last.IsZero():
 		r.wrongf("the CA bundle of the webhooks has no certificate that can be read")
@@ -255,6 +246,7 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	ref := compile.Ref(policy.Object)
 	wrongf := func(format string, args ...any) { r.policyf(&ref, format, args...) }
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+	r.said(enforced)
 	switch {
 	case api.Suspended(policy.Object):
 		r.Policies.Suspended++

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -52,15 +55,14 @@ func (r *statusReport) print(out io.Writer) error {
 
 // answer is the answer in one line.
 func (r *statusReport) answer() string {
+	if without := r.notAsked(); without != "" {
+		return "nothing is enforced" + r.since() + ": " + without
+	}
 	switch {
-	case r.absent:
-		return "nothing is enforced: Usher is not installed"
 	case r.unanswered() && r.refuses && r.admits():
 		return "writes of " + some(r.Refused) + " are refused, others are admitted unchecked: API servers get no answer of Usher"
 	case r.unanswered() && r.refuses:
 		return "writes of " + some(r.Refused) + " are refused: API servers get no answer of Usher"
-	case r.unregistered && !r.noReplica && len(r.Webhooks) == 0:
-		return "nothing is enforced: Usher is not registered"
 	case r.partly():
 		return "not everything is enforced: a part of Usher is not registered"
 	case r.unanswered():
@@ -78,6 +80,21 @@ func (r *statusReport) answer() string {
 		return "API servers call Usher: no policies yet"
 	}
 	return "the cluster is protected as its policies say"
+}
+
+// notAsked says what is missing if API servers ask no webhook, and what switches Usher on again; else "".
+func (r *statusReport) notAsked() string {
+	switch {
+	case r.absent && r.uninstalled:
+		return "Usher was uninstalled; policies are in force again when it is installed (docs/install.md)"
+	case r.absent:
+		return "Usher is not installed (docs/install.md says how)"
+	case !r.unregistered || r.unread || len(r.Webhooks) > 0:
+		return ""
+	case r.noReplica:
+		return "the webhook configurations are missing, and no replica is ready; the next one that starts registers them"
+	}
+	return "the webhook configurations are missing" + r.soon()
 }
 
 // partly says that one of two webhook configurations is missing, and a replica runs.
@@ -231,4 +248,36 @@ func (r *statusReport) without() string {
 		return ""
 	}
 	return "; without an answer of Usher, API servers " + strings.Join(does, ", and ")
+}
+
+// said keeps of the status of a policy since when no server enforces it or is asked, and why.
+func (r *reach) said(enforced *metav1.Condition) {
+	if enforced == nil || !slices.Contains([]string{v1alpha1.ReasonUninstalled, v1alpha1.ReasonNoServer, v1alpha1.ReasonNotCalled}, enforced.Reason) {
+		return
+	}
+	r.uninstalled = r.uninstalled || enforced.Reason == v1alpha1.ReasonUninstalled
+	if at := enforced.LastTransitionTime.Time; at.After(r.withdrawn) {
+		r.withdrawn = at
+	}
+}
+
+// since says since when, as far as the status of policies says, nothing is enforced.
+func (r *reach) since() string {
+	if r.withdrawn.IsZero() {
+		return ""
+	}
+	return " since " + r.withdrawn.UTC().Format(time.RFC3339)
+}
+
+// soon says when what is missing is registered again.
+func (r *reach) soon() string {
+	if r.noReplica {
+		return ""
+	}
+	for _, one := range r.broken {
+		if slices.ContainsFunc(one.parts, func(part string) bool { return strings.HasPrefix(part, "registration") }) {
+			return "; replicas fail to register: if that right was taken from them (docs/3am.md), helm upgrade gives it back"
+		}
+	}
+	return "; a replica that runs registers within half a minute"
 }

@@ -57,6 +57,7 @@ const (
 	endingPod = `{"metadata":{"name":"usher-2","namespace":"usher-system"},"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
 	refused   = `admission webhook "validate-policies.usher.dev" denied the request: it does not compile`
 	hangs     = "no answer"
+	none      = "none"
 	exemption = `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterPolicyExemption","metadata":{"name":"NAME"},"spec":{"policyRefs":[{"kind":"ClusterObjectPolicy","name":"POLICY"}],"matchConstraints":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"shop"}}},"reason":"the checkout is down","owner":"team-shop","expiresAt":"END"}}`
 	inForce   = `{"type":"Enforced","status":"True","reason":"Enforced"}`
 )
@@ -86,7 +87,7 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				failurePolicy = c.mutates
 			}
 			if i > 0 && c.otherCA != "" {
-				ca = c.otherCA
+				ca = strings.TrimPrefix(c.otherCA, none)
 			}
 			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"url":%s,"caBundle":%q},"matchConditions":[%s]}`, name, failurePolicy, cmp.Or(c.outside, "null"), base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
 		}
@@ -237,8 +238,19 @@ func TestStatus(t *testing.T) {
 			c.probe = `Internal error occurred: failed calling webhook "validate-policies.usher.dev": x509: certificate signed by unknown authority`
 		}, cli.ExitNegative, []string{"problem: API servers do not call Usher: ", "x509: certificate signed by unknown authority"}},
 		{"nothing is registered", func(c *protectedCluster) { c.unregistered, c.probe = "webhookconfigurations/usher", "" }, cli.ExitNegative, []string{
-			"nothing is enforced: Usher is not registered\n",
+			"nothing is enforced: the webhook configurations are missing; a replica that runs registers within half a minute\n",
 			"problem: not registered: there is no /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/usher; a replica that runs registers within half a minute\n",
+		}},
+		{"nothing is registered, and replicas may not do so", func(c *protectedCluster) {
+			c.unregistered, c.probe, c.page = "webhookconfigurations/usher", "", "failing: registration\n  registration: forbidden\n"
+		}, cli.ExitNegative, []string{
+			"nothing is enforced: the webhook configurations are missing; replicas fail to register: if that right was taken from them (docs/3am.md), helm upgrade gives it back\n",
+		}},
+		{"nothing is registered, and no replica is ready", func(c *protectedCluster) {
+			c.unregistered, c.probe, c.pods = "webhookconfigurations/usher", "", endingPod
+			c.policies = statusOf("one", "", `{"type":"Enforced","status":"False","reason":"NoServer","message":"x","lastTransitionTime":"2030-01-31T12:00:00Z"}`)
+		}, cli.ExitNegative, []string{
+			"nothing is enforced since 2030-01-31T12:00:00Z: the webhook configurations are missing, and no replica is ready; the next one that starts registers them\n",
 		}},
 		{"one of two configurations is gone", func(c *protectedCluster) { c.unregistered, c.probe = "/validatingwebhookconfigurations/usher", "" }, cli.ExitNegative, []string{
 			"not everything is enforced: a part of Usher is not registered\n", "policies       1, of which Usher enforces only what the webhooks that are left are for", "last decision  not known\nproblem: not registered: there is no /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/usher; a replica that runs registers within half a minute\nnot known: ",
@@ -248,9 +260,9 @@ func TestStatus(t *testing.T) {
 			c.policies = strings.Replace(statusOf("p", "", inForce), `"conditions"`, `"problems":[{"severity":"warning","field":"spec","what":"x"}],"conditions"`, 1)
 		}, cli.ExitNegative, []string{"docs/3am.md: Usher is down)\nlook at: ClusterObjectPolicy p: warning: spec: x\n"}},
 		{"after an uninstall", func(c *protectedCluster) {
-			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"NotCalled","message":"x"}`)
+			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"Uninstalled","message":"x","lastTransitionTime":"2030-01-31T12:00:00Z"}`)
 		}, cli.ExitNegative, []string{
-			"nothing is enforced: Usher is not installed\n",
+			"nothing is enforced since 2030-01-31T12:00:00Z: Usher was uninstalled; policies are in force again when it is installed (docs/install.md)\n",
 			"problem: Usher is not installed: no replica runs in namespace usher-system (name another one with --usher-namespace), and no webhook configurations usher exist\nnot known",
 		}},
 		{"some fail open in an outage", func(c *protectedCluster) { c.pods, c.probe, c.mutates = endingPod, "", "Ignore" }, cli.ExitNegative, []string{
@@ -262,6 +274,11 @@ func TestStatus(t *testing.T) {
 			"problem of a namespace: ObjectPolicy shop/p: not enforced", "\nnot known: the cluster: an administrator may read",
 		}},
 		{"a CA of before", func(c *protectedCluster) { c.otherCA = "x" }, cli.ExitNegative, []string{"problem: the webhook validate-policies trusts another CA than the webhook mutate; a replica that runs registers within half a minute\n"}},
+		{"one without a CA", func(c *protectedCluster) { c.otherCA = none }, cli.ExitNegative, []string{"problem: the webhook validate-policies has no CA bundle, though others have one; a replica that runs registers within half a minute\n"}},
+		{"the first without a CA, and nobody is asked", func(c *protectedCluster) { c.otherCA, c.ca, c.probe = c.ca, "", "" }, cli.ExitNegative, []string{
+			"problem: the webhook mutate has no CA bundle, though others have one; a replica that runs registers within half a minute\n",
+			"half a minute\nproblem: API servers do not call Usher: ",
+		}},
 		{"an entry that is gone", func(c *protectedCluster) { c.removed = "validate" }, cli.ExitNegative, []string{
 			"problem: the webhook validate is missing, and what it is for is not sent to Usher: somebody has removed it; a replica that runs registers within half a minute\n",
 		}},
