@@ -20,6 +20,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/report"
@@ -45,7 +46,8 @@ reports of Usher, and their definitions if the chart of Usher installed them and
 are no reports of others. It works when no server runs any more, also if every write is
 refused because of that, and can be repeated.
 
-Servers that still run register again: stop them, and uninstall once more. Policies,
+Servers that still run register again within half a minute: it warns of those that have
+renewed their Leases lately. Stop them, and uninstall once more. Policies,
 their definitions and the Secrets with the certificate and the keys of policy proofs are left:
 if Usher comes back, policies are in force as they were.
 
@@ -55,7 +57,8 @@ a proof are out of force, but for denials, until they are adopted: see 'usher au
 To turn off one policy for a while, set its field spec.suspend to true instead.
 
 The exit status is 1 if something of that is still there, and 2 if the cluster cannot
-be reached.`,
+be reached. With that warning it is 0: the Job of 'helm uninstall' runs while servers do, and
+these have lost the right to register.`,
 		Example: `  usher uninstall
   usher uninstall --kubeconfig admin.conf --namespace policy
   usher uninstall --purge`,
@@ -71,7 +74,7 @@ be reached.`,
 			if _, err := kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil && !Answered(err) {
 				return fmt.Errorf("the cluster does not answer, and nothing was removed: %w", err)
 			}
-			err = errors.Join(Remove(ctx, kube, f.Installation, s.Out), removeReports(ctx, kube.CoreV1().RESTClient(), s.Out))
+			err = errors.Join(Remove(ctx, kube, f.Installation, s), removeReports(ctx, kube.CoreV1().RESTClient(), s.Out))
 			withdraw(ctx, policies, s)
 			if err == nil || !Answered(err) {
 				return err
@@ -147,8 +150,8 @@ type Installation struct {
 }
 
 // Remove deletes these objects, and prints what it deletes. It continues after an error.
-func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out io.Writer) error {
-	removed := 0
+func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, s cli.Streams) error {
+	removed, out := 0, s.Out
 	tell := func(kind, name string) {
 		removed++
 		fmt.Fprintf(out, "deleted %s %s\n", kind, name)
@@ -156,9 +159,10 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 	err := webhookconfig.Remove(ctx, kube, i.Name, tell)
 	running, leasesErr := removeLeases(ctx, kube, i.Namespace, tell)
 	secretErr := errors.Join(removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell), i.proofs(ctx, kube, tell, out))
-	if running > 0 {
-		fmt.Fprintf(out, "%s in namespace %s shortly before: if one still runs, stop it, and uninstall again\n",
-			cli.Count(running, "server has renewed its Lease", "servers have renewed their Leases"), i.Namespace)
+	if len(running) > 0 {
+		fmt.Fprintf(s.Err, "warning: servers in namespace %s may still run, since they have renewed their Leases lately: %s; one that runs and has the right to registers again within half a minute. "+
+			"Stop them, as with 'kubectl -n %s scale deployment %s --replicas=0', and uninstall again\n",
+			i.Namespace, printable.Line(strings.Join(running, ", ")), i.Namespace, i.Name)
 	}
 	if err = errors.Join(err, leasesErr, secretErr); err == nil && removed == 0 {
 		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases and no keys in namespace %s\n", i.Name, i.Namespace)
@@ -166,13 +170,13 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 	return err
 }
 
-// removeLeases deletes the Leases, and returns how many servers may still run: those that have
+// removeLeases deletes the Leases, and returns which servers may still run: those that have
 // renewed theirs lately.
-func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace string, tell func(kind, name string)) (running int, err error) {
+func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace string, tell func(kind, name string)) (running []string, err error) {
 	leases := kube.CoordinationV1().Leases(namespace)
 	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: replicas.LeaseLabel})
 	if err != nil {
-		return 0, fmt.Errorf("list Leases in namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("list Leases in namespace %s: %w", namespace, err)
 	}
 	var errs []error
 	for i := range list.Items {
@@ -186,7 +190,11 @@ func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace stri
 		spec := &lease.Spec
 		if lease.Labels[replicas.LeaseLabel] == replicas.LeaseReplica && spec.RenewTime != nil && spec.LeaseDurationSeconds != nil &&
 			time.Since(spec.RenewTime.Time) < time.Duration(*spec.LeaseDurationSeconds)*time.Second {
-			running++
+			name := lease.Name
+			if spec.HolderIdentity != nil {
+				name = *spec.HolderIdentity
+			}
+			running = append(running, name)
 		}
 	}
 	return running, errors.Join(errs...)

@@ -3,6 +3,7 @@ package enforce_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/enforce"
 	"github.com/usher-dev/usher/internal/replicas"
 )
@@ -77,7 +79,8 @@ const (
 deleted Lease usher-system/usher-replica-a
 deleted Lease usher-system/usher-replica-b
 ` + servers
-	servers = "1 server has renewed its Lease in namespace usher-system shortly before: if one still runs, stop it, and uninstall again\n"
+	servers = "warning: servers in namespace usher-system may still run, since they have renewed their Leases lately: usher-replica-a; one that runs and has the right to registers again within half a minute. " +
+		"Stop them, as with 'kubectl -n usher-system scale deployment usher --replicas=0', and uninstall again\n"
 )
 
 func TestUninstall(t *testing.T) {
@@ -88,7 +91,7 @@ func TestUninstall(t *testing.T) {
 		kept + nothing,
 	} {
 		var out bytes.Buffer
-		if err := enforce.Remove(t.Context(), kube, usher, &out); err != nil {
+		if err := enforce.Remove(t.Context(), kube, usher, cli.Streams{Out: &out, Err: &out}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -116,7 +119,7 @@ func TestPurge(t *testing.T) {
 		nothing,
 	} {
 		var out bytes.Buffer
-		if err := enforce.Remove(t.Context(), kube, purged, &out); err != nil {
+		if err := enforce.Remove(t.Context(), kube, purged, cli.Streams{Out: &out, Err: &out}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -128,7 +131,7 @@ func TestPurge(t *testing.T) {
 func TestUninstallRemovesRegistrationsFirst(t *testing.T) {
 	t.Parallel()
 	kube := fake.NewClientset(installed("usher")...)
-	if err := enforce.Remove(t.Context(), kube, usher, &bytes.Buffer{}); err != nil {
+	if err := enforce.Remove(t.Context(), kube, usher, cli.Streams{Out: io.Discard, Err: io.Discard}); err != nil {
 		t.Fatal(err)
 	}
 	var deleted []string
@@ -147,7 +150,7 @@ func TestUninstallLeavesWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	kube := fake.NewClientset(installed("Helm")...)
 	var out bytes.Buffer
-	err := enforce.Remove(t.Context(), kube, usher, &out)
+	err := enforce.Remove(t.Context(), kube, usher, cli.Streams{Out: &out, Err: &out})
 	if err == nil || !enforce.Answered(err) || !strings.Contains(err.Error(), "MutatingWebhookConfiguration usher is not Usher's") {
 		t.Errorf("got %v", err)
 	}
@@ -171,7 +174,7 @@ func TestUninstallGoesOnAfterAnError(t *testing.T) {
 			return true, nil, test.err
 		})
 		var out bytes.Buffer
-		err := enforce.Remove(t.Context(), kube, usher, &out)
+		err := enforce.Remove(t.Context(), kube, usher, cli.Streams{Out: &out, Err: &out})
 		if err == nil || enforce.Answered(err) != test.answered || !strings.HasPrefix(err.Error(), "remove ValidatingWebhookConfiguration usher: ") {
 			t.Errorf("%s: got %v", test.reason, err)
 		}
