@@ -12,10 +12,7 @@ import (
 // accessAttrs are the attributes of what a request asks for. Of the user's extra fields only the
 // keys are logged.
 func accessAttrs(attrs []slog.Attr, r *usher.Request) []slog.Attr {
-	attrs = append(attrs, slog.String("user", r.User.Name))
-	if len(r.User.Groups) > 0 {
-		attrs = append(attrs, slog.Any("groups", r.User.Groups))
-	}
+	attrs = userAttrs(attrs, &r.User)
 	if len(r.User.Extra) > 0 {
 		attrs = append(attrs, slog.Any("extra", slices.Sorted(maps.Keys(r.User.Extra))))
 	}

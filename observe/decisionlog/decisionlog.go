@@ -10,6 +10,7 @@ package decisionlog
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -97,13 +98,29 @@ func objectAttrs(attrs []slog.Attr, r *usher.Request) []slog.Attr {
 	if r.Subresource != "" {
 		kind += "/" + r.Subresource
 	}
-	return append(attrs,
+	attrs = append(attrs,
 		slog.String("operation", string(r.Operation)),
 		slog.String("kind", kind),
 		slog.String("namespace", r.Namespace),
 		slog.String("name", r.ObjectName()),
-		slog.String("user", r.User.Name),
 	)
+	return userAttrs(attrs, &r.User)
+}
+
+// mostGroups limits how many groups of a user are logged.
+const mostGroups = 32
+
+// userAttrs are the names without which nobody can decide the request again.
+func userAttrs(attrs []slog.Attr, u *usher.User) []slog.Attr {
+	attrs = append(attrs, slog.String("user", u.Name))
+	groups := u.Groups
+	if more := len(groups) - mostGroups; more > 0 {
+		groups = append(slices.Clone(groups[:mostGroups]), fmt.Sprintf("and %d more", more))
+	}
+	if len(groups) > 0 {
+		attrs = append(attrs, slog.Any("groups", groups))
+	}
+	return attrs
 }
 
 func verdict(d usher.Decision, err error) string {

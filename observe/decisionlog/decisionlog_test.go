@@ -198,6 +198,19 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
+// TestGroups: who decides a request again needs the groups of its user. Providers of identities may name any number.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	r := request("Pod")
+	for i := range 40 {
+		r.User.Groups = append(r.User.Groups, fmt.Sprint("g", i))
+	}
+	groups, _ := logged(t, r, usher.Denied("no"), nil)[0]["groups"].([]any)
+	if len(groups) != 33 || groups[0] != "g0" || groups[32] != "and 8 more" {
+		t.Errorf("groups: %v", groups)
+	}
+}
+
 func TestSubresourceAndDryRun(t *testing.T) {
 	t.Parallel()
 	r := request("PodExecOptions")
