@@ -58,6 +58,8 @@ policy itself stays as it is.
 Without arguments and --all it lists the policies that are not proven. A policy is named by
 kind and name, as in authorizationpolicy/read-pods, in the namespace of --namespace.
 
+A server of Usher has to run and be called, since it makes the proofs: 'usher status' says whether that is so.
+
 The exit status is 1 if a policy is not adopted, and 2 if the cluster cannot be reached.`,
 		Example: `  # which policies are not proven?
   usher authz adopt
@@ -137,12 +139,15 @@ func Adopt(ctx context.Context, client dynamic.Interface, policies []Stored, dry
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("adopt %s: %w", p, err)
+		case err != nil && strings.Contains(err.Error(), "failed calling webhook"):
+			refused++
+			fmt.Fprintf(s.Err, "usher: %s is not adopted: no server of Usher answers, and one has to make the proof; 'usher status' says what is wrong: mend that, then adopt again: %v\n", p, err)
 		case err != nil:
 			refused++
 			fmt.Fprintf(s.Err, "usher: %s is not adopted: %v\n", p, err)
 		case !proof.Is(got):
 			refused++
-			fmt.Fprintf(s.Err, "usher: %s is not adopted: the API server did not ask Usher, or one of a version without proofs; look at /readyz?verbose of its replicas\n", p)
+			fmt.Fprintf(s.Err, "usher: %s is not adopted: the API server did not ask Usher, which has to make the proof, or one of a version without proofs; 'usher status' says whether a server runs and is called: then adopt again\n", p)
 		case dryRun:
 			fmt.Fprintf(s.Out, "would adopt %s\n", p)
 		default:

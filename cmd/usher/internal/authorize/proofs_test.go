@@ -414,6 +414,24 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// TestAdoptNeedsServer: if Usher does not answer, it is said how to go on.
+func TestAdoptNeedsServer(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.create("p", map[string]string{}, "False")
+	w.policies.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(errors.New(`failed calling webhook "mutate-rights.usher.dev": connection refused`))
+	})
+	policies, err := authorize.Policies(t.Context(), w.policies, "", stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = authorize.Adopt(t.Context(), w.policies, policies, false, cli.Streams{Out: &w.out, Err: &w.err})
+	if text := w.err.String(); !errors.Is(err, cli.ErrNegative) || !strings.Contains(text, "no server of Usher answers") || !strings.Contains(text, "connection refused") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
 // TestClusterPoliciesThatAreNotProven: without the key, what their status says counts.
 func TestClusterPoliciesThatAreNotProven(t *testing.T) {
 	t.Parallel()

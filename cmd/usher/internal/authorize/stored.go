@@ -40,7 +40,7 @@ func (s Stored) String() string {
 }
 
 // untold is the reason given for a policy whose status says nothing about its proof yet.
-const untold = "its status does not tell yet"
+const untold = "its status does not tell yet: a server that runs writes it"
 
 // provable returns the kinds whose policies need a proof.
 func provable() []api.Kind {
