@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,11 @@ import (
 )
 
 type statusFlags struct {
-	replicas replica.Flags
-	name     string
-	timeout  time.Duration
-	output   cli.OutputFlag
+	replicas  replica.Flags
+	namespace string
+	name      string
+	timeout   time.Duration
+	output    cli.OutputFlag
 }
 
 const statusLong = `Status says whether a cluster is protected as its policies say, and if not, what is missing:
@@ -47,7 +49,8 @@ const statusLong = `Status says whether a cluster is protected as its policies s
 
 What to look at first is listed with the command that says more, of three policies each. What you
 have no right to ask is listed as not known, with the right that is missing. It asks about admission; of
-authorization it knows the policies.
+authorization it knows the policies. Of policies of namespaces, -n selects those of one; a user
+who may read no others sees these.
 
 The exit status is 0 if everything that is the cluster's own is enforced, 1 if something of it
 is not, and 2 if that cannot be told. What is wrong with policies of namespaces, which who
@@ -85,6 +88,7 @@ func Status(s cli.Streams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.replicas.Register(flags)
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the policies to ask about, besides those of the cluster (default: all, or for users of one namespace that of the kubeconfig)")
 	flags.StringVar(&f.name, "webhook-configuration-name", "usher", "name of the webhook configurations")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the whole command")
 	f.output.Register(cmd, "text", "json", "yaml")
@@ -250,6 +254,9 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	}
 	r.wrongParts()
 	for i := range all {
+		if in := all[i].Object.GetNamespace(); in != "" && f.namespace != "" && in != f.namespace {
+			continue
+		}
 		if err := r.policy(&all[i]); err != nil {
 			return nil, err
 		}
@@ -264,15 +271,15 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	return r, ctx.Err()
 }
 
-// readable returns the policies of a cluster, or those of the namespace of the kubeconfig for its user who may read no
-// more.
+// readable returns the policies of a cluster, or for its user who may read no more those of one namespace: the one that
+// is asked about, or that of the kubeconfig.
 func (f *statusFlags) readable(cmd *cobra.Command, s cli.Streams, set *clients.Set, r *statusReport) ([]api.Policy, error) {
 	all, forbidden, err := policies.FromCluster(cmd, s, set.Policies, "")
 	if r.listed = len(forbidden) == 0; err != nil || r.listed {
 		return all, err
 	}
 	if r.unseen && r.unread {
-		namespace := cluster.NamespaceOf(f.replicas.Kubeconfig, f.replicas.Context)
+		namespace := cmp.Or(f.namespace, cluster.NamespaceOf(f.replicas.Kubeconfig, f.replicas.Context))
 		own, left, err := policies.FromCluster(cmd, s, set.Policies, namespace)
 		if err == nil && len(left) < len(forbidden) {
 			r.tenant = namespace

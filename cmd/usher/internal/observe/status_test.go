@@ -50,6 +50,8 @@ type protectedCluster struct {
 	outside string
 	// mutates is the failure policy of the mutating webhooks, if it differs.
 	mutates string
+	// args are those of the command.
+	args []string
 }
 
 const (
@@ -273,6 +275,12 @@ func TestStatus(t *testing.T) {
 			"as a user of one namespace you see the policies of namespace shop, and not whether the cluster is protected; policies of namespaces have 1 problem of their own\n  policies ",
 			"problem of a namespace: ObjectPolicy shop/p: not enforced", "\nnot known: the cluster: an administrator may read",
 		}},
+		{"of one namespace, with another one in the kubeconfig", func(c *protectedCluster) {
+			c.forbidden, c.tenant, c.tenants, c.args = "/", "/namespaces/lab/", 1, []string{"-n", "lab"}
+		}, cli.ExitUnusable, []string{"as a user of one namespace you see the policies of namespace lab, ", "'usher watch -n lab' shows decisions"}},
+		{"problems of other namespaces are left out", func(c *protectedCluster) { c.tenants, c.args = 1, []string{"-n", "lab"} }, cli.ExitOK, []string{
+			"the cluster is protected as its policies say\n",
+		}},
 		{"a CA of before", func(c *protectedCluster) { c.otherCA = "x" }, cli.ExitNegative, []string{"problem: the webhook validate-policies trusts another CA than the webhook mutate; a replica that runs registers within half a minute\n"}},
 		{"one without a CA", func(c *protectedCluster) { c.otherCA = none }, cli.ExitNegative, []string{"problem: the webhook validate-policies has no CA bundle, though others have one; a replica that runs registers within half a minute\n"}},
 		{"the first without a CA, and nobody is asked", func(c *protectedCluster) { c.otherCA, c.ca, c.probe = c.ca, "", "" }, cli.ExitNegative, []string{
@@ -384,7 +392,7 @@ func TestStatus(t *testing.T) {
 			}
 			var out, says bytes.Buffer
 			cmd := observe.Status(cli.Streams{Out: &out, Err: &says})
-			cmd.SetArgs([]string{"--kubeconfig", kubeconfig})
+			cmd.SetArgs(append([]string{"--kubeconfig", kubeconfig}, c.args...))
 			cmd.SetErr(io.Discard)
 			cmd.SetOut(io.Discard)
 			status := cli.ExitOK
