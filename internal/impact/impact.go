@@ -185,15 +185,15 @@ func (c *Comparison) decide(ctx context.Context, s *Subject, r *usher.Request) (
 }
 
 // Unsure returns, in place of differences, that those of policies that read other objects are not known: some of these
-// objects are missing. Of some policies it is sure nevertheless.
-func (c *Comparison) Unsure(s *Subject, differences []Difference, missing string, sure []usher.PolicyRef) []Difference {
+// objects are missing. Of some policies it is sure nevertheless; missing says what is known of another one.
+func (c *Comparison) Unsure(s *Subject, differences []Difference, missing func(usher.PolicyRef) string, sure []usher.PolicyRef) []Difference {
 	var all []Difference
 	reading := map[usher.PolicyRef]bool{}
 	for _, request := range s.requests() {
 		for _, r := range c.concerning(s, request) {
 			if !reading[r.Policy] && !slices.Contains(sure, r.Policy) && r.on(request.Operation).Any(rule.OnFacts) {
 				reading[r.Policy] = true
-				all = append(all, Difference{diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: missing}, request})
+				all = append(all, Difference{diff.Difference{Kind: diff.Unknown, Policy: r.Policy, Message: missing(r.Policy)}, request})
 			}
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// OtherValue is the value of a label that no object has, and no selector names.
+const OtherValue = "\x00"
+
 // DistinctLabels returns the labels that selectors can tell apart: each label that they read is absent, has one of the
 // values that they name, or another one, which no object has. The first ones are none. It is false if there are more
 // than most.
@@ -15,7 +18,7 @@ func DistinctLabels(selectors []labels.Selector, most int) ([]labels.Set, bool) 
 		requirements, _ := selector.Requirements()
 		for _, r := range requirements {
 			if values[r.Key()] == nil {
-				values[r.Key()] = map[string]bool{"\x00": true}
+				values[r.Key()] = map[string]bool{OtherValue: true}
 			}
 			for value := range r.Values() {
 				values[r.Key()][value] = true

@@ -28,6 +28,8 @@ const (
 	Changed Kind = "changed"
 	// Warned: the user is warned of something, and was not.
 	Warned Kind = "warned"
+	// Audited: a policy reports something that it neither denies nor warns of, and did not.
+	Audited Kind = "audited"
 	// Reason: the request was denied, and is denied for one more reason.
 	Reason Kind = "reason"
 	// Allowed: the request was denied, and is not.
@@ -36,7 +38,7 @@ const (
 
 // Kinds returns all kinds, in order.
 func Kinds() []Kind {
-	return []Kind{Failing, Denied, PodsDenied, Unknown, Changed, Warned, Reason, Allowed}
+	return []Kind{Failing, Denied, PodsDenied, Unknown, Changed, Warned, Audited, Reason, Allowed}
 }
 
 // A Difference is what one policy makes of a request that it did not make of it before.
@@ -67,9 +69,9 @@ type saying struct {
 	denies, fails bool
 	message       string
 	patch         usher.Patch
-	// denials and warnings are what it denies the request for, and warns of; pods is what it would deny the pods of a
-	// workload for that it allows.
-	denials, warnings, pods []part
+	// denials, warnings and audits are what it denies the request for, warns of, and reports; pods is what it would deny
+	// the pods of a workload for that it allows.
+	denials, warnings, audits, pods []part
 }
 
 // A part is what one part of a policy says: at is its name, or its place.
@@ -159,12 +161,15 @@ func (s *saying) addParts(f *usher.Finding) {
 	if f.Outcome == usher.Exempted {
 		return
 	}
-	denials := len(s.denials)
+	denials, audits := len(s.denials), len(s.audits)
 	for i := range f.Checks {
 		c := &f.Checks[i]
 		said := part{cmp.Or(c.Validation, c.Name), c.Message}
 		if slices.Contains(c.Actions, usher.ActWarn) {
 			s.warnings = append(s.warnings, said)
+		}
+		if slices.Contains(c.Actions, usher.ActAudit) || f.Outcome == usher.WouldDeny {
+			s.audits = append(s.audits, said)
 		}
 		if c.PodsDenied {
 			s.pods = append(s.pods, said)
@@ -175,6 +180,9 @@ func (s *saying) addParts(f *usher.Finding) {
 	}
 	if f.Denies() && len(s.denials) == denials {
 		s.denials = append(s.denials, part{f.Rule, cmp.Or(f.Message, s.message)})
+	}
+	if f.Outcome == usher.WouldDeny && len(s.audits) == audits {
+		s.audits = append(s.audits, part{f.Rule, cmp.Or(f.Message, s.message)})
 	}
 }
 
@@ -223,6 +231,10 @@ func said(was, is *Effect) []Difference {
 			}
 			if more := added(now.warnings, before.warnings); len(more) > 0 {
 				all = append(all, Difference{Warned, ref, told(more)})
+				break
+			}
+			if more := added(now.audits, slices.Concat(before.audits, before.warnings, before.denials)); len(more) > 0 {
+				all = append(all, Difference{Audited, ref, told(more)})
 			}
 		}
 	}

@@ -10,7 +10,8 @@ import (
 func Printed(row impact.Row, unread string) (text, markdown string) {
 	r := &impactReport{
 		Summary: impact.Summary{Seen: 1, Compared: 1, Requests: map[diff.Kind]int{row.Kind: row.Requests}, Rows: []impact.Row{row}},
-		Unread:  []unreadKind{{unread, unread}}, Searched: []searched{{Policy: row.Policy, Requests: 1, Kind: row.Kind, Message: row.Example.Message}},
+		Missing: []string{unread}, lacking: 1,
+		Unread: []unreadKind{{unread, unread}}, Searched: []searched{{Policy: row.Policy, Requests: 1, Kind: row.Kind, Message: row.Example.Message}},
 	}
 	return r.text(cli.Palette{}), r.markdown()
 }

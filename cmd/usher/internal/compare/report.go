@@ -27,6 +27,10 @@ type impactReport struct {
 	Skipped []skippedLines `json:"skipped,omitempty"`
 	// Unread are kinds whose objects could not be read.
 	Unread []unreadKind `json:"unread,omitempty"`
+	// Missing are objects that --facts does not have, because of which something is not known.
+	Missing []string `json:"missing,omitempty"`
+	// lacking is how many requests these are.
+	lacking int
 	// Searched are the policies that were tried on generated requests.
 	Searched []searched `json:"searched,omitempty"`
 }
@@ -38,7 +42,7 @@ type skippedLines struct {
 }
 
 func (c *comparing) report() *impactReport {
-	r := &impactReport{Summary: c.tally.Summary(), Policies: c.policies(), Unread: c.unread}
+	r := &impactReport{Summary: c.tally.Summary(), Policies: c.policies(), Unread: c.unread, Missing: slices.Sorted(maps.Keys(c.missing)), lacking: c.lacking}
 	skipped := c.log.Skipped()
 	if c.workers[0].Authorizes() {
 		// They were compared as questions to authorizers.
@@ -73,7 +77,7 @@ func (f *Flags) print(s cli.Streams, r *impactReport) error {
 // titles say what the kinds of differences mean.
 var titles = map[diff.Kind]string{
 	diff.Failing: "a rule would fail that did not", diff.Denied: "newly denied", diff.PodsDenied: "the pods of workloads newly denied", diff.Unknown: "not known",
-	diff.Changed: "the object would come out otherwise", diff.Warned: "newly warned of", diff.Reason: "denied before, and for one more reason now",
+	diff.Changed: "the object would come out otherwise", diff.Warned: "newly warned of", diff.Audited: "newly audited", diff.Reason: "denied before, and for one more reason now",
 	diff.Allowed: "newly allowed",
 }
 
@@ -81,7 +85,7 @@ func colour(p cli.Palette, kind diff.Kind) string {
 	switch kind {
 	case diff.Failing, diff.Denied, diff.PodsDenied:
 		return p.Red
-	case diff.Unknown, diff.Changed, diff.Warned, diff.Reason:
+	case diff.Unknown, diff.Changed, diff.Warned, diff.Audited, diff.Reason:
 		return p.Yellow
 	case diff.Allowed:
 	}
@@ -98,6 +102,7 @@ func (r *impactReport) text(p cli.Palette) string {
 		r.table(&b, kind)
 		b.WriteByte('\n')
 	}
+	b.WriteString(r.headline(printable.Line))
 	b.WriteString(r.last())
 	return b.String()
 }
@@ -170,6 +175,22 @@ func (r *impactReport) last() string {
 	return b.String()
 }
 
+// headline says what the kinds of the differences do not tell: how to know what is not known, and that nothing is denied.
+func (r *impactReport) headline(quoted func(string) string) string {
+	var b strings.Builder
+	if len(r.Missing) > 0 {
+		do := "give them with --facts"
+		if strings.HasPrefix(r.Missing[0], "v1 Namespace ") {
+			do = quoted("kubectl get namespaces -o yaml > namespaces.yaml") + " writes Namespaces with their labels, for --facts namespaces.yaml"
+		}
+		fmt.Fprintf(&b, "What happens to %s is not known, since --facts does not have %s: %s\n", cli.Count(r.lacking, "request", "requests"), quoted(cli.Some(r.Missing)), do)
+	}
+	if audited := r.Requests[diff.Audited]; audited > 0 && r.Requests[diff.Denied]+r.Requests[diff.PodsDenied]+r.Requests[diff.Failing] == 0 {
+		fmt.Fprintf(&b, "0 requests are newly denied; if what is audited was denied, %d would be\n", audited)
+	}
+	return b.String()
+}
+
 // text says what was found, with its case.
 func (s *searched) text() string {
 	name := printable.Line(policyName(s.Policy))
@@ -194,6 +215,9 @@ func (s *searched) text() string {
 func (r *impactReport) markdown() string {
 	var b strings.Builder
 	b.WriteString("### Impact of the change of policies\n\n")
+	for line := range strings.Lines(r.headline(format.Code)) {
+		fmt.Fprintf(&b, "%s\n", line)
+	}
 	if len(r.Rows) > 0 {
 		b.WriteString("| | Requests | Policy | Where | Example |\n|---|---:|---|---|---|\n")
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/impact"
 	"github.com/usher-dev/usher/internal/impact/auditlog"
+	"github.com/usher-dev/usher/internal/impact/diff"
 	"github.com/usher-dev/usher/internal/kind"
 )
 
@@ -38,6 +40,10 @@ type comparing struct {
 	known []map[string]any
 	// labels are those of namespaces.
 	labels labelled
+	// missing are the objects that --facts does not have, and without which something is not known.
+	missing map[string]bool
+	lacking int        // how many requests these are
+	mu      sync.Mutex // guards missing and lacking
 	// generated reports that requests to authorize are generated.
 	generated bool
 	// from is the cluster that has the objects; nil if there is none.
@@ -93,7 +99,7 @@ func (s *scene) set(i *item) {
 }
 
 func (f *Flags) comparing(was, is policies.Set, from *clients.Set) (*comparing, error) {
-	c := &comparing{timeout: is.Timeout(), log: auditlog.New(), from: from, namespace: f.Namespace, generated: f.Authorization, tally: impact.NewTally(impact.By{
+	c := &comparing{timeout: is.Timeout(), missing: map[string]bool{}, log: auditlog.New(), from: from, namespace: f.Namespace, generated: f.Authorization, tally: impact.NewTally(impact.By{
 		Namespace: slices.Contains(f.By, "namespace"), Resource: slices.Contains(f.By, "resource"), User: slices.Contains(f.By, "user"), Owner: slices.Contains(f.By, "owner"),
 	})}
 	if !f.HTTP {
@@ -225,13 +231,33 @@ func (c *comparing) compare(ctx context.Context, w *worker, i *item) error {
 		return err
 	}
 	if missing := w.scene.store.TakeMissing(); len(missing) > 0 {
-		sure, err := c.sure(ctx, w, i, a.differences, missing)
+		sure, labelled, err := c.sure(ctx, w, i, a.differences, missing)
 		if err != nil {
 			return err
 		}
-		a.differences = w.Unsure(i.Subject, a.differences, "--facts does not have "+strings.Join(missing, ", "), sure)
+		a.differences = w.Unsure(i.Subject, a.differences, func(of usher.PolicyRef) string {
+			return "--facts does not have " + strings.Join(missing, ", ") + labelled[of]
+		}, sure)
+		if slices.ContainsFunc(a.differences, func(d impact.Difference) bool { return d.Kind == diff.Unknown }) {
+			c.lack(missing)
+		}
 	}
 	c.tally.Add(i.number, i.Subject, a.concerned, a.differences)
 	c.seen.Add(1)
 	return nil
+}
+
+// mostMissing is how many missing objects a report names.
+const mostMissing = 100
+
+// lack notes that objects are missing, and that something is not known of a request because of that.
+func (c *comparing) lack(objects []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lacking++
+	for _, o := range objects {
+		if len(c.missing) < mostMissing {
+			c.missing[o] = true
+		}
+	}
 }
