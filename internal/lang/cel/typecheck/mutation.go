@@ -237,9 +237,21 @@ func (c *classifier) pointer(e ast.Expr) (mistake, bool) {
 	m := mistake{at: path{holder: objectName, steps: steps[:step.Wrong-1]}, operand: c.text(e), field: steps[step.Wrong-1], fields: step.Fields, sets: true}
 	if step.Parent != kind.Object {
 		m.what = m.at.String() + " is " + kind.Describe(step.Parent) + ", which has no " + m.field
-		m.field = ""
+		m.field, m.do = "", c.escaped(steps, step.Wrong-2)
 	}
 	return m, true
+}
+
+// escaped is advice to write the steps behind a map as one of its keys; empty if the steps before the key lead to no map.
+func (p *provider) escaped(steps []string, key int) string {
+	if key < 0 {
+		return ""
+	}
+	above := p.set.Follow(p.object, steps[:key]).At
+	if above == nil || above.Kind() != kind.Map {
+		return ""
+	}
+	return "a slash in a key is written ~1: /" + strings.Join(steps[:key], "/") + "/" + strings.Join(steps[key:], "~1") + ", as jsonpatch.escapeKey does"
 }
 
 // prefixOf returns the constant text with which a value begins, and whether that is the whole value.
