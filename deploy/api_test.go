@@ -2,6 +2,9 @@ package deploy_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +88,35 @@ func TestTenants(t *testing.T) {
 		granted := strings.Contains(strings.Join(more, "\n"), kind.Resource)
 		if kind.Namespaced != granted {
 			t.Errorf("%s: namespaced is %v, granted to tenants is %v", kind.Kind, kind.Namespaced, granted)
+		}
+	}
+}
+
+// TestValuesForTenants: the chart takes the values that docs/install.md has to copy, and they are in force.
+func TestValuesForTenants(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)<!-- file: try/tenants\\.yaml -->\n```yaml\n(.*?)```").FindSubmatch(document)
+	if block == nil {
+		t.Fatal("docs/install.md has no try/tenants.yaml")
+	}
+	file := filepath.Join(t.TempDir(), "tenants.yaml")
+	if err := os.WriteFile(file, block[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := template(t, "--values", file)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, text)
+	}
+	for _, want := range []string{
+		"--webhook-failure-policy=Fail", "kubernetes.io/metadata.name notin (kube-system)", "--api-address=", "--http-facts=off",
+		"kind: PrometheusRule", "kind: ServiceMonitor", "cidr: 10.0.0.0/28", "aggregate-to-edit",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in what the chart makes of them", want)
 		}
 	}
 }
