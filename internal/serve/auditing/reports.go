@@ -51,7 +51,7 @@ func (a *Audit) describeReports(b *page.Page) {
 	}
 	for i, blocked := range s.Blocked {
 		if i == blockedShown {
-			b.Namef("  and %d more namespaces\n", len(s.Blocked)-blockedShown)
+			b.Namef("  and %d more\n", len(s.Blocked)-blockedShown)
 			return
 		}
 		where := "namespace " + blocked.Namespace

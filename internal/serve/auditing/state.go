@@ -55,7 +55,7 @@ func (a *Audit) Describe(b *page.Page) {
 		b.WriteString("  not all kinds of the cluster are known: API groups do not respond, and objects of their kinds may be left out\n")
 	}
 	if omitted > 0 {
-		fmt.Fprintf(b, "  %d objects are left out, since the memory does not suffice: increase --audit-memory\n", omitted)
+		fmt.Fprintf(b, "  objects that are left out, since the memory does not suffice: %d; increase --audit-memory\n", omitted)
 	}
 	troubled := 0
 	for i := range kinds {
@@ -80,7 +80,7 @@ func trouble(k *result.KindState, now time.Time) string {
 	case now.Sub(k.Heard) > stale:
 		return fmt.Sprintf("the API server has confirmed nothing for %s", now.Sub(k.Heard).Round(time.Second))
 	case k.Omitted > 0:
-		return fmt.Sprintf("%d objects are left out", k.Omitted)
+		return fmt.Sprintf("objects that are left out: %d", k.Omitted)
 	}
 	return ""
 }

@@ -223,7 +223,7 @@ func (r *impactReport) markdown() string {
 	}
 	for i := range r.Rows {
 		if b.Len() > format.MaxMarkdown {
-			fmt.Fprintf(&b, "\n… and %d more rows.\n", len(r.Rows)-i)
+			fmt.Fprintf(&b, "\n… and %d more.\n", len(r.Rows)-i)
 			break
 		}
 		row := &r.Rows[i]

@@ -43,7 +43,7 @@ func Markdown(w io.Writer, r *Report) error {
 				b.WriteString(", ")
 			}
 			if b.Len() > MaxMarkdown {
-				fmt.Fprintf(&b, "and %d more policies", len(unmatched)-i)
+				fmt.Fprintf(&b, "and %d more", len(unmatched)-i)
 				break
 			}
 			b.WriteString(Code(ref.String()))

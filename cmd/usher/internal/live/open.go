@@ -75,7 +75,7 @@ func (l *Live) open(ctx context.Context, in *Opening) (*Opened, error) {
 		policies = append([]Ref{*in.Policy}, policies...)
 	}
 	if len(policies) > mostOpened {
-		o.Lacks = append(o.Lacks, fmt.Sprintf("%d policies more", len(policies)-mostOpened))
+		o.Lacks = append(o.Lacks, fmt.Sprintf("policies that are not opened: %d", len(policies)-mostOpened))
 		policies = policies[:mostOpened]
 	}
 	texts, err := l.sources(ctx, policies, o)
