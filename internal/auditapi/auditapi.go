@@ -126,7 +126,7 @@ func (h *Handler) reader() (result.Reader, error) {
 	}
 	text, details := "another replica audits the cluster: ask that one", &metav1.StatusDetails{RetryAfterSeconds: 1}
 	if leader != "" {
-		text, details.Kind, details.Name = "replica "+leader+" audits the cluster: ask that one", "Pod", leader
+		text, details.Kind, details.Name = "replica "+leader+" audits the cluster: ask that one; if it has ended, another one takes over within 20 s", "Pod", leader
 	}
 	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: text, Details: details,

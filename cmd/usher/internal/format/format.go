@@ -83,6 +83,13 @@ func (r *Report) Unmatched() []usher.PolicyRef {
 	return refs
 }
 
+// AddNotJudged adds a rule to those that say nothing of objects, once.
+func (r *Report) AddNotJudged(one judge.Unjudged) {
+	if !slices.Contains(r.NotJudged, one) {
+		r.NotJudged = append(r.NotJudged, one)
+	}
+}
+
 // Incomplete reports that objects of a kind are still to be read or judged.
 func (r *Report) Incomplete() bool {
 	return slices.ContainsFunc(r.Kinds, func(k result.KindStatus) bool { return !k.Complete })

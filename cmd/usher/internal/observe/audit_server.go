@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
+	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/auditapi"
 )
@@ -70,7 +71,11 @@ func (f *auditFlags) reportOf(pages []auditapi.List) *format.Report {
 		r.Kinds = append(r.Kinds, pages[i].Kinds...)
 		r.Summary.Merge(pages[i].Summary)
 		for _, one := range pages[i].Items {
-			r.Results = append(r.Results, format.Result{Result: one})
+			if one.Status == result.Skip && one.Object.Name == "" {
+				r.AddNotJudged(judge.Unjudged{Policy: one.Policy, Rule: one.Rule, Reason: one.Message})
+			} else {
+				r.Results = append(r.Results, format.Result{Result: one})
+			}
 			if counts[one.Policy] == nil {
 				counts[one.Policy] = &result.Summary{}
 			}

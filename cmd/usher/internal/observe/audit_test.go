@@ -48,6 +48,12 @@ func (results) Namespace(name string) ([]result.Result, result.Summary) {
 			Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: fmt.Sprint("policy-", i%2)}, Rule: "spec.validations[0]", Status: result.Fail, Message: "no",
 		})
 	}
+	if name == "shop" {
+		all = append(all, result.Result{
+			Object: result.Identity{APIVersion: "v1", Kind: "Pod"},
+			Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "policy-0"}, Rule: "spec.validations", Status: result.Skip, Message: "it is for a subresource",
+		})
+	}
 	return all, result.Summary{Fail: 1300, Pass: 7}
 }
 
@@ -135,6 +141,8 @@ func TestAuditOfAServer(t *testing.T) {
 	}{
 		{"everything, also that more is counted than listed", "admin", []string{"--server", leader}, cli.ExitNegative,
 			"v1 Pod shop/pod-1199\n2700 objects of 1 kind, 2 policies with results: 2600 fail, 14 pass\nnot listed:  200 results more", ""},
+		{"what judges no objects of a kind", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "not judged:  ClusterObjectPolicy policy-0 spec.validations: it is for a subresource", ""},
+		{"in JSON", "ann", []string{"--server", leader, "-n", "shop", "-o", "json"}, cli.ExitNegative, "\"notJudged\": [\n\"reason\": \"it is for a subresource\"", ""},
 		{"the first replica does not audit", "admin", []string{"--server", other, "--server", leader}, cli.ExitNegative, "2600 fail, 14 pass", ""},
 		{"a namespace", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "\nnamespace shop, 2 policies with results: 1300 fail, 7 pass", ""},
 		{"a policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "policy-1"}, cli.ExitNegative, "1 policy with results: 600 fail", ""},
@@ -144,7 +152,7 @@ func TestAuditOfAServer(t *testing.T) {
 		{"an audit that is complete", "admin", []string{"--server", leader, "--fail-on", "error"}, cli.ExitOK, "2600 fail", ""},
 		{"no right", "ann", []string{"--server", leader}, cli.ExitUnusable, "", "cannot list resource \"auditresults\"\nhint: name a namespace with -n"},
 		{"another namespace", "ann", []string{"--server", leader, "-n", "lab"}, cli.ExitUnusable, "", "hint: have an administrator grant you list on auditresults.usher.dev in namespace lab"},
-		{"only another replica audits", "admin", []string{"--server", other}, cli.ExitUnusable, "", "replica usher-1 audits the cluster: ask that one; 'usher audit --from-cluster' audits without a server"},
+		{"only another replica audits", "admin", []string{"--server", other}, cli.ExitUnusable, "", "replica usher-1 audits the cluster: ask that one; if it has ended, another one takes over within 20 s; 'usher audit --from-cluster' audits without a server"},
 	} {
 		stdout, stderr, status := r.audit(row.user, row.args...)
 		if status != row.status {
