@@ -220,8 +220,10 @@ type NotExempt struct {
 	PolicyRef `json:",inline"`
 
 	// Why has a reason for each of its clauses that excludes the request, such as "it expired 2h
-	// ago". With one reason, the exemption nearly applied.
+	// ago". With one reason, and not Elsewhere, the exemption nearly applied.
 	Why []string `json:"why"`
+	// Elsewhere says that a reason is that the exemption is for other objects.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Failure returns why the rule has no result, or the first of its parts that has none; nil if all

@@ -93,7 +93,7 @@ func (j *judging) judge(ctx context.Context) judgement {
 		whys, elsewhere := j.excludes(ctx, x)
 		switch {
 		case len(whys) > 0:
-			not := usher.NotExempt{PolicyRef: x.Ref, Why: whys}
+			not := usher.NotExempt{PolicyRef: x.Ref, Why: whys, Elsewhere: elsewhere}
 			judged.not = append(judged.not, not)
 			if len(whys) == 1 && j.clauses > 1 && !elsewhere {
 				judged.nearly = append(judged.nearly, not)
@@ -107,7 +107,15 @@ func (j *judging) judge(ctx context.Context) judgement {
 	if len(partial) > 0 {
 		j.narrow(ctx, partial, &judged)
 	}
-	slices.SortStableFunc(judged.not, func(a, b usher.NotExempt) int { return cmp.Compare(len(a.Why), len(b.Why)) })
+	slices.SortStableFunc(judged.not, func(a, b usher.NotExempt) int {
+		switch {
+		case a.Elsewhere == b.Elsewhere:
+			return cmp.Compare(len(a.Why), len(b.Why))
+		case a.Elsewhere:
+			return 1
+		}
+		return -1
+	})
 	judged.not = judged.not[:min(len(judged.not), maxNotExempt)]
 	return judged
 }

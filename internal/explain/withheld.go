@@ -27,7 +27,7 @@ func (r *Rule) withhold() {
 	}
 	r.NotExempt = slices.Clone(r.NotExempt)
 	for i := range r.NotExempt {
-		r.NotExempt[i].Why = []string{withheld}
+		r.NotExempt[i].Why, r.NotExempt[i].Elsewhere = []string{withheld}, false
 	}
 	r.Patch = slices.Clone(r.Patch)
 	for i := range r.Patch {

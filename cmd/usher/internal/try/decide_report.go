@@ -160,7 +160,7 @@ func printUnread(b *strings.Builder, leftOut []string, p cli.Palette) {
 
 func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	matched := 0
-	told := text.ToldExemptions{}
+	told, elsewhere := text.ToldExemptions{}, map[usher.PolicyRef]bool{}
 	inOrder := slices.Clone(j.Rules)
 	slices.SortStableFunc(inOrder, func(a, b ruleResult) int {
 		return cmp.Compare(text.Rank(a.Outcome, a.Ignored), text.Rank(b.Outcome, b.Ignored))
@@ -179,7 +179,13 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			fmt.Fprintf(b, ": %s", text.Below("  ", detail))
 		}
 		b.WriteByte('\n')
-		text.Exemptions(b, "    ", r.Exemptions, told.Rest(r.NotExempt))
+		near := slices.DeleteFunc(told.Rest(r.NotExempt), func(x usher.NotExempt) bool {
+			if x.Elsewhere {
+				elsewhere[x.PolicyRef] = true
+			}
+			return x.Elsewhere
+		})
+		text.Exemptions(b, "    ", r.Exemptions, near)
 		// What is for the audit log alone is in no message.
 		if len(r.Checks) > 1 || text.Word(r.Outcome, r.Checks) == "audited" {
 			printChecks(b, r.Checks)
@@ -189,6 +195,9 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	}
 	if matched == 0 {
 		b.WriteString("  no rule matched\n")
+	}
+	if len(elsewhere) > 0 {
+		fmt.Fprintf(b, "  not exempt: %s for other objects, which 'usher explain' lists\n", cli.Count(len(elsewhere), "exemption", "exemptions"))
 	}
 	if len(j.NearMatches) == 0 {
 		return

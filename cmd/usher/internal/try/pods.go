@@ -28,6 +28,8 @@ type podChange struct {
 	Patch    usher.Patch       `json:"patch,omitempty"`
 	// Denied is the message of a denial that the workload has no warning about.
 	Denied string `json:"denied,omitempty"`
+	// Warnings are those of the denial: an exemption that has expired.
+	Warnings []string `json:"warnings,omitempty"`
 	// Presets and Invalid are as in a [Judgement].
 	Presets []string `json:"presets,omitempty"`
 	Invalid []string `json:"invalid,omitempty"`
@@ -61,7 +63,7 @@ func podChangeOf(ctx context.Context, timeout time.Duration, d usher.Decider, q 
 	case made.unsent() != "" && !slices.ContainsFunc(slices.Concat(j.policies(usher.Rejected), j.policies(usher.Changed)), isForeign):
 		return nil, nil //nolint:nilnil // The policies of Usher have no effect on such pods.
 	case !j.Allowed && !slices.ContainsFunc(of.Rules, func(r ruleResult) bool { return r.PodOf != "" }):
-		return &podChange{Denied: cmp.Or(j.Message, j.Reason, "without a message"), Policies: j.policies(usher.Rejected)}, nil
+		return &podChange{Denied: cmp.Or(j.Message, j.Reason, "without a message"), Warnings: j.Warnings, Policies: j.policies(usher.Rejected)}, nil
 	case !j.Allowed || !j.changed() && len(j.Presets) == 0:
 		return nil, nil //nolint:nilnil // There is nothing to say.
 	}
@@ -153,6 +155,9 @@ func (c *podChange) print(b *strings.Builder, p cli.Palette) error {
 	}
 	if c.Denied != "" {
 		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "its pods are denied:"), text.Below("  ", c.Denied))
+		for _, warning := range c.Warnings {
+			fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), text.Below("  ", warning))
+		}
 		for _, ref := range c.Policies {
 			if kind, _ := api.KindCalled(ref.Kind); kind.ObjectPolicy {
 				fmt.Fprintf(b, "  %s with spec.podTemplates: Warn, %s warns of the workload, and with Deny it refuses it\n", cli.Paint(p.Yellow, "hint:"), printable.Line(ref.String()))
