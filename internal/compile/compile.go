@@ -50,6 +50,8 @@ type Compiled struct {
 	Candidate *Candidate
 	// Object is an object policy; its rules are in Rules.
 	Object *object.Policy
+	// Resumed is what a suspended policy, which has nothing of the above, would be in force; nil for others.
+	Resumed *Compiled
 	// Elsewhere says that API servers enforce the policy themselves: they know no exemptions.
 	Elsewhere bool
 	Problems  []rule.Problem

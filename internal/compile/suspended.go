@@ -33,14 +33,16 @@ func Suspended(policy api.Object) string {
 	return fmt.Sprintf("%s is suspended%s: it %s nothing", what, by, effect)
 }
 
-// suspended leaves nothing of a policy that is suspended, with a warning: it must not look as if it
-// decided something. It warns as well of an annotation that does not suspend the policy.
+// suspended leaves nothing of a policy that is suspended but what it would be in force, with a warning: it must
+// not look as if it decided something. It warns as well of an annotation that does not suspend the policy.
 func (c *Compiled) suspended() []rule.Problem {
 	if c.Policy.Object == nil {
 		return nil
 	}
 	if what := Suspended(c.Policy.Object); what != "" {
+		resumed := *c
 		c.clear()
+		c.Resumed = &resumed
 		field, do := api.SuspendField(c.Policy.Object), "set it to false to put it into force again"
 		if field != "spec.suspend" {
 			do = "remove the annotation to put it into force again"

@@ -112,6 +112,11 @@ func (t *tries) state(v *version) rule.State {
 		s.Untried = !t.none && v.tryable()
 		return s
 	}
+	if v.suspended != "" {
+		// A mistake keeps it from being in force again, as it keeps a policy from being written. Else it decides nothing.
+		result.Problems = rule.Errors(rule.Written(result.Problems))
+		s.Compiled = s.Compiled && len(result.Problems) == 0
+	}
 	s.Problems = slices.Concat(s.Problems, result.Problems, result.lockout)
 	s.NoSuchKind, s.MatchesNothing = result.NoSuchKind, result.MatchesNothing
 	return s

@@ -98,6 +98,50 @@ func TestDefinitionsChange(t *testing.T) {
 	})
 }
 
+// TestMistakesOfSuspendedPolicies: a mistake that is found only by trying a policy keeps a suspended one from being in
+// force again, and its state says so. One that is in force stays so.
+func TestMistakesOfSuspendedPolicies(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason, suspend, field string
+		compiled               bool
+		severity               rule.Severity
+	}{
+		{"in force", "false", "metdata", true, rule.Mistake},
+		{"suspended", "true", "metdata", false, rule.Error},
+		{"suspended, without mistakes", "true", "metadata", true, rule.Warning},
+	} {
+		policy, err := api.Decode(fmt.Appendf(nil, `{
+			"apiVersion": "usher.dev/v1alpha1", "kind": "ObjectPolicy", "metadata": {"name": "p", "namespace": "shop", "uid": "a", "generation": 1},
+			"spec": {"suspend": %s, "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+			"validations": [{"expression": "object.%s.name != 'x'"}]}
+		}`, row.suspend, row.field))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newScript()
+		h := startWith(t, live.Options{Stored: trial.New(trial.Options{})}, a)
+		a.update(set(policy))
+		h.next()
+		go func() {
+			for {
+				select {
+				case <-h.updates:
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
+		if err := h.live.WaitTried(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := h.live.Policies()[0]
+		if len(got.Problems) == 0 || got.Problems[len(got.Problems)-1].Severity != row.severity || got.Compiled != row.compiled {
+			t.Errorf("%s: compiled: %t, problems %v", row.reason, got.Compiled, got.Problems)
+		}
+	}
+}
+
 // TestLockoutIsKept: a policy of the cluster that refuses requests without which the cluster cannot recover says so as
 // long as it is in force, and not only when it is written; one that is suspended refuses nothing.
 func TestLockoutIsKept(t *testing.T) {

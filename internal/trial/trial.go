@@ -97,8 +97,8 @@ func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem
 	return result.Problems
 }
 
-// Try tries each rule of a policy. It stops when ctx is done, and reports what it has found until
-// then.
+// Try tries each rule of a policy, of a suspended one those that it would have in force. It stops when ctx is
+// done, and reports what it has found until then.
 func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 	defer func() {
 		// A panic must not keep a policy from being written: the findings are only advice.
@@ -106,6 +106,9 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 			result.Skipped = append(result.Skipped, fmt.Sprintf("everything, because the trial panicked: %v; report this as a defect", panicked))
 		}
 	}()
+	if c.Resumed != nil {
+		c = *c.Resumed
+	}
 	typed := c.Typed()
 	kinds := kindsRead(c)
 	set := t.find(ctx, &c, kinds)

@@ -178,8 +178,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		problems = rule.Written(slices.Concat(problems, eachPart(compiled, unscaled), eachPart(compiled, unserved), g.try(ctx, compiled)))
 	}
 	if api.Suspended(policy.Object) {
-		// A policy with errors can be suspended: they count when it is to decide something.
-		problems = asWarnings(problems)
+		problems = whileSuspended(problems)
 	}
 	warnings := warningsOf(problems)
 	if errs := rule.Errors(problems); len(errs) > 0 {
@@ -283,6 +282,10 @@ func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
 	problems := eachPart(c, func(p compile.Compiled) []rule.Problem { return g.options.Trial(ctx, p) })
 	if c.Candidate != nil {
 		problems = append(problems, g.options.Trial(ctx, c)...)
+	}
+	if api.Suspended(c.Policy.Object) {
+		// Who turns it off is in a hurry: its effects are told when it is put into force again.
+		return rule.Errors(rule.Written(problems))
 	}
 	return problems
 }

@@ -390,11 +390,15 @@ func TestTrialsWarn(t *testing.T) {
 }
 
 // TestTrialsRefuseMistakes: what can be nothing else is refused before anybody asks for rights, with a reason
-// that kubectl does not print as a second message. A policy that is suspended only has a warning.
+// that kubectl does not print as a second message. A policy that is suspended only has a warning of
+// it, and none of effects.
 func TestTrialsRefuseMistakes(t *testing.T) {
 	t.Parallel()
 	tried := func(context.Context, compile.Compiled) []rule.Problem {
-		return []rule.Problem{{Severity: rule.Mistake, Field: "spec", What: "there is no resource pod", Do: "did you mean pods?"}}
+		return []rule.Problem{
+			{Severity: rule.Mistake, Field: "spec", What: "there is no resource pod", Do: "did you mean pods?"},
+			{Severity: rule.Warning, What: "an effect in force"},
+		}
 	}
 	asked := func(context.Context, *usher.Request) (bool, error) {
 		t.Error("rights are asked for")
@@ -410,7 +414,7 @@ func TestTrialsRefuseMistakes(t *testing.T) {
 			t.Fatalf("%s: decision %+v, %v", suspended, d, err)
 		}
 		const said = "spec: there is no resource pod (did you mean pods?)"
-		if want == usher.Allow && !slices.Contains(d.Warnings, said) {
+		if want == usher.Allow && (!slices.Contains(d.Warnings, "cannot be put into force again: "+said) || slices.Contains(d.Warnings, "an effect in force")) {
 			t.Errorf("warnings %q, want %q", d.Warnings, said)
 		}
 		if want == usher.Deny && (!strings.Contains(d.Message, said) || d.Code != 422 || d.Reason != "Invalid") {

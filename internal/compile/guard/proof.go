@@ -161,7 +161,8 @@ func (p *proving) rights(ctx context.Context) refusal {
 		return because("whether its writer may write it cannot be asked")
 	}
 	compiled := p.options.Compile.Policy(ctx, api.Policy{Object: p.object})
-	if why := broken(&compiled); why != (refusal{}) {
+	// A suspended policy may have errors. Its proof is none of the policy in force.
+	if why := broken(&compiled); why != (refusal{}) && !api.Suspended(p.object) {
 		return why
 	}
 	return p.missing(ctx, p.request, compiled)
@@ -185,10 +186,7 @@ func (g *guard) proven(ctx context.Context, r *usher.Request, d usher.Decision) 
 	case !r.Trusted:
 		why.why = untrusted
 	case p.object.GetAnnotations()[proof.Annotation] == "":
-		// A suspended policy gets this far with errors, which are why it has no proof.
-		if why = p.rights(ctx); why == (refusal{}) {
-			why.why = "it has not got the proof that it needs, as Usher was not asked to mutate it; if Usher is being upgraded, try again"
-		}
+		why.why = "it has not got the proof that it needs, as Usher was not asked to mutate it; if Usher is being upgraded, try again"
 	default:
 		why.why += "; what wrote it after Usher, such as another webhook, has to leave policies alone"
 	}

@@ -136,6 +136,16 @@ func annotationIn(object map[string]any, name string) string {
 	return value
 }
 
+// whileSuspended returns the problems of a suspended policy as warnings: its errors count when it is to decide something.
+func whileSuspended(problems []rule.Problem) []rule.Problem {
+	for i, p := range problems {
+		if p.Severity == rule.Error {
+			problems[i] = rule.Problem{Policy: p.Policy, What: "cannot be put into force again: " + sentence(p)}
+		}
+	}
+	return asWarnings(problems)
+}
+
 // asWarnings returns problems as warnings.
 func asWarnings(problems []rule.Problem) []rule.Problem {
 	for i := range problems {

@@ -184,8 +184,8 @@ func TestSuspendingIsNotDenied(t *testing.T) {
 	}
 }
 
-// TestErrorsOfSuspendedPoliciesAreSaid: a suspended policy that needs a proof and does not compile has none, for its
-// error, and not since nobody was asked.
+// TestErrorsOfSuspendedPoliciesAreSaid: a suspended policy that needs a proof is written with errors as others are, by
+// who may nothing, and is not put into force with them.
 func TestErrorsOfSuspendedPoliciesAreSaid(t *testing.T) {
 	t.Parallel()
 	p := newProving(t)
@@ -194,8 +194,18 @@ func TestErrorsOfSuspendedPoliciesAreSaid(t *testing.T) {
 		t.Fatal(message)
 	}
 	broken := with(stored, map[string]any{"spec.overrideRules": []any{map[string]any{"overriders": map[string]any{"cue": "nonsense: ("}}}})
-	if _, message := p.put("alice", stored, broken); !strings.Contains(message, "spec.overrideRules[0].overriders.cue") || strings.Contains(message, "upgraded") {
-		t.Errorf("an edit with an error: %q", message)
+	off, message := p.put("alice", stored, broken)
+	if off == nil {
+		t.Fatalf("an edit with an error is refused: %s", message)
+	}
+	const said = "cannot be put into force again: spec.overrideRules[0].overriders.cue: "
+	if d := p.decide(usher.Validate, "alice", stored, off); !strings.Contains(strings.Join(d.Warnings, "\n"), said) {
+		t.Errorf("warnings %q, want %q", d.Warnings, said)
+	}
+	for _, user := range []string{"alice", "admin"} {
+		if on, message := p.put(user, off, suspended(off, false)); on != nil || !strings.Contains(message, "spec.overrideRules[0].overriders.cue") {
+			t.Errorf("%s puts it into force: %q", user, message)
+		}
 	}
 }
 
