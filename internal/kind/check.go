@@ -18,9 +18,18 @@ type Step struct {
 	// Wrong is the number of steps up to and including the first that does not exist; 0 if all exist,
 	// or if that is unknown.
 	Wrong int
-	// Fields are the fields that exist in its place, and Parent is the type that contains them.
-	Fields []string
+	// Parent is the type of which that is no field.
 	Parent Type
+
+	in *Schema
+}
+
+// Fields returns the fields that exist in place of the step that is wrong.
+func (s Step) Fields() []string {
+	if s.in == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.in.Properties))
 }
 
 // Follow follows a path. Elements of lists are "[]", an index or "-".
@@ -36,7 +45,7 @@ func (s *Set) Follow(of *Schema, path []string) Step {
 				return Step{}
 			}
 			if !ok {
-				return Step{Wrong: i + 1, Fields: slices.Sorted(maps.Keys(of.Properties)), Parent: kind}
+				return Step{Wrong: i + 1, Parent: kind, in: of}
 			}
 			of = next
 		case Map:

@@ -132,8 +132,12 @@ func dependsOnUsers(p compile.Typed) bool {
 // which texts there are.
 func neverEqual(set *kind.Set, r *rule.Rule) []rule.Problem {
 	var found []rule.Problem
+	kinds := kindsOf(r.Match.Selectors)
 	for _, use := range usesOf(r) {
-		for _, p := range pathProblems(set, r, &use, kindsOf(r.Match.Selectors)) {
+		if len(use.Compared) == 0 {
+			continue
+		}
+		for _, p := range pathProblems(set, r, &use, kinds) {
 			if p.unlisted {
 				found = append(found, p.Problem)
 			}

@@ -69,7 +69,7 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 		if like == nil {
 			return nil
 		}
-		var here []misuse
+		var wrong func() rule.Problem
 		right := false
 		for _, p := range use.Paths {
 			step := set.Follow(like, p)
@@ -81,13 +81,15 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 				if use.Of == rule.OwnerObject {
 					name = "owner"
 				}
-				here = append(here, misuse{Problem: wrongPath(set, like, name, p, step)})
+				if wrong == nil {
+					wrong = func() rule.Problem { return wrongPath(set, like, name, p, step) }
+				}
 			case step.At == nil:
 				return nil
 			default:
 				right = true
-				if wrong := comparisons(of.Kind, p, step.At, use.Compared); len(wrong) > 0 {
-					found = append(found, wrong...)
+				if unlike := comparisons(of.Kind, p, step.At, use.Compared); len(unlike) > 0 {
+					found = append(found, unlike...)
 					continue
 				}
 				if len(kinds) > 1 {
@@ -95,8 +97,8 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 				}
 			}
 		}
-		if !right && len(here) > 0 {
-			found = append(found, here[0])
+		if !right && wrong != nil {
+			found = append(found, misuse{Problem: wrong()})
 		}
 	}
 	for i := range found {
@@ -125,7 +127,7 @@ func wrongPath(set *kind.Set, like *kind.Schema, name string, p path, step kind.
 	case strings.Contains(p[0], ".") && step.Wrong == 1:
 		problem.Do = "write " + keyed(slices.Concat(strings.Split(p[0], "."), p[1:])).pointer()
 	default:
-		if near := rule.Nearest(last, step.Fields); near != "" {
+		if near := rule.Nearest(last, step.Fields()); near != "" {
 			problem.Do = "did you mean " + append(slices.Clone(p[:step.Wrong-1]), near).expression() + "?"
 		} else if elsewhere := set.Find(like, last); elsewhere != nil {
 			problem.Do = "did you mean " + path(elsewhere).expression() + "?"

@@ -24,7 +24,8 @@ func (m *maker) variants() []map[string]any {
 		}
 		all = append(all, variant)
 	}
-	for i := 1; i <= m.members() && len(all) < mostVariants; i++ {
+	members := m.members()
+	for i := 1; i <= members && len(all) < mostVariants; i++ {
 		all = append(all, m.sample(i))
 	}
 	return all

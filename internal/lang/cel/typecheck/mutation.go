@@ -234,7 +234,7 @@ func (c *classifier) pointer(e ast.Expr) (mistake, bool) {
 	if step.Wrong == 0 {
 		return mistake{}, false
 	}
-	m := mistake{at: path{holder: objectName, steps: steps[:step.Wrong-1]}, operand: c.text(e), field: steps[step.Wrong-1], fields: step.Fields, sets: true}
+	m := mistake{at: path{holder: objectName, steps: steps[:step.Wrong-1]}, operand: c.text(e), field: steps[step.Wrong-1], fields: step.Fields(), sets: true}
 	if step.Parent != kind.Object {
 		m.what = m.at.String() + " is " + kind.Describe(step.Parent) + ", which has no " + m.field
 		m.field, m.do = "", c.escaped(steps, step.Wrong-2)
