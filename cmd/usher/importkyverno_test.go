@@ -372,6 +372,41 @@ func TestImportPassesTheCheck(t *testing.T) {
 	}
 }
 
+// TestImportNotesWhatMayLockOut: a policy that is to deny is noted with the requests that it denies and without which a
+// cluster cannot recover, as 'usher check --strict' finds them; one that warns is not.
+func TestImportNotesWhatMayLockOut(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	const policy = `apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: team}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validationActions: [Deny]
+  validations: [{expression: "has(object.metadata.labels) && 'team' in object.metadata.labels", message: label team is required}]
+`
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, enforce := range []bool{false, true} {
+		written, stderr, status := execute(t, []string{"import", "kyverno", file, "--enforce=" + strconv.FormatBool(enforce)})
+		if status != cli.ExitOK {
+			t.Errorf("--enforce=%t: status %d\n%s", enforce, status, stderr)
+		}
+		out := filepath.Join(t.TempDir(), "out.yaml")
+		if err := os.WriteFile(out, []byte(written), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		checked, problems, _ := execute(t, []string{"check", "--strict", out})
+		_, finding, found := strings.Cut(checked+problems, "the rule refuses ")
+		finding, _, _ = strings.Cut(finding, "\n")
+		_, note, noted := strings.Cut(stderr, "ValidatingPolicy team: the rule refuses ")
+		if note, _, _ = strings.Cut(note, "\n"); found != enforce || noted != enforce || note != finding {
+			t.Errorf("--enforce=%t notes %q, and check finds %q\n%s", enforce, note, finding, stderr)
+		}
+	}
+}
+
 // TestImportedCorpusPassesTheCheck: so does every fourth policy with which the importer is compared with Kyverno's engine, and
 // with USHER_CORPUS=all every one. Their names begin with the form that they have, so each form of four policies is among them.
 func TestImportedCorpusPassesTheCheck(t *testing.T) {

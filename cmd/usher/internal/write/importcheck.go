@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,8 +23,8 @@ import (
 )
 
 // sound leaves out what 'usher check --strict' finds errors in. Of a message that is one, only the message is left out.
-// Policies that are to deny may deny requests without which a cluster cannot recover; to fail on them is an error of these,
-// and others let them pass.
+// To fail on requests without which a cluster cannot recover is an error of policies that are to deny, and others let them
+// pass. That policies deny such requests is noted: only their authors know whom to exclude.
 func (f *importFlags) sound(ctx context.Context, imports []convert.Import, o convert.Options) error {
 	compiled, of, err := f.compiled(ctx, imports, o.Limits)
 	if err != nil {
@@ -39,16 +40,14 @@ func (f *importFlags) sound(ctx context.Context, imports []convert.Import, o con
 	if err != nil {
 		return err
 	}
-	fails := map[usher.PolicyRef][]lockout.Finding{}
-	for n := range findings {
-		if l := &findings[n]; l.Effect == lockout.Failed {
-			fails[l.Policy] = append(fails[l.Policy], *l)
+	for _, p := range lockout.Problems(with(lockout.Failed, findings)) {
+		if i := of[p.Policy]; i == nil || f.enforce || !lets(i, &p) {
+			found = append(found, p)
 		}
 	}
-	for ref, some := range fails {
-		problems := lockout.Problems(some)
-		if i := of[ref]; i == nil || f.enforce || !lets(i, ref, problems) {
-			found = append(found, problems...)
+	for _, p := range lockout.Problems(with(lockout.Refused, findings)) {
+		if i := of[p.Policy]; i != nil {
+			i.Note(i.Of, "", p.What, p.Do)
 		}
 	}
 	for _, p := range rule.Errors(rule.Written(found)) {
@@ -63,6 +62,11 @@ func (f *importFlags) sound(ctx context.Context, imports []convert.Import, o con
 		}
 	}
 	return nil
+}
+
+// with returns the findings with an effect.
+func with(effect lockout.Effect, findings []lockout.Finding) []lockout.Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f lockout.Finding) bool { return f.Effect != effect })
 }
 
 // compiled compiles what policies became, and returns of which import each policy is.
@@ -82,18 +86,16 @@ func (f *importFlags) compiled(ctx context.Context, imports []convert.Import, li
 	return compiled, of, err
 }
 
-// lets makes errors of a policy let requests pass, on which it fails and without which a cluster cannot recover: nothing
+// lets makes errors of a policy with a problem let requests pass, on which it fails and without which a cluster cannot recover: nothing
 // that is imported denies. It reports whether it did.
-func lets(i *convert.Import, ref usher.PolicyRef, problems []rule.Problem) bool {
+func lets(i *convert.Import, p *rule.Problem) bool {
 	for _, o := range i.To {
 		spec := (&compile.Compiled{Policy: api.Policy{Object: o}}).ObjectSpec()
-		if compile.Ref(o) != ref || spec == nil || spec.FailurePolicy == admissionv1.Ignore {
+		if compile.Ref(o) != p.Policy || spec == nil || spec.FailurePolicy == admissionv1.Ignore {
 			continue
 		}
 		spec.FailurePolicy = admissionv1.Ignore
-		for _, p := range problems {
-			i.Note(i.Of, "spec.failurePolicy", "an error lets an object pass as it is, where it was refused: "+strings.Replace(p.What, "fails on, and so refuses,", "fails on", 1), "correct the expression, and write failurePolicy: Fail")
-		}
+		i.Note(i.Of, "spec.failurePolicy", "an error lets an object pass as it is, where it was refused: "+strings.Replace(p.What, "fails on, and so refuses,", "fails on", 1), "correct the expression, and write failurePolicy: Fail")
 		return true
 	}
 	return false
