@@ -80,8 +80,13 @@ func New(o Options) *Live {
 		Facts: o.Facts, Compile: c, Log: o.Log, Stored: trial.New(trial.Options{Overruns: overruns}),
 		Engine: engine.Options{FailurePolicy: o.FailurePolicy, RuleTimeout: o.RuleTimeout, Overruns: overruns},
 	}
-	if o.OnUpdate != nil {
-		options.OnUpdate = func(current.Status) { o.OnUpdate() }
+	options.OnUpdate = func(status current.Status) {
+		if o.Log != nil && len(status.Policies) == 0 {
+			o.Log.Warn(noPolicies.What, "do", noPolicies.Do)
+		}
+		if o.OnUpdate != nil {
+			o.OnUpdate()
+		}
 	}
 	return &Live{current: current.New(options), facts: o.Facts}
 }
@@ -89,7 +94,8 @@ func New(o Options) *Live {
 // Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is
 // enforced before each has handed over its policies once. If two sources have a policy of the same
 // kind, namespace and name, that of the earlier argument is used. Without a source everything would be
-// allowed: that is an error, and so is a second call.
+// allowed: that is an error, and so is a second call. Sources without policies allow everything, too, since
+// these may come later: that is one of the [Live.Problems], and a warning in the log.
 func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	if !l.started.CompareAndSwap(false, true) {
 		return errors.New("run policies: Run was called before: make another Live")

@@ -60,10 +60,19 @@ func (l *Live) Policies() []Policy {
 	return policies
 }
 
-// Problems returns the problems of all policies and files, sorted. What trying policies on sample objects
+// noPolicies is the problem of sources without policies.
+var noPolicies = Problem{
+	Severity: string(rule.Warning), What: "there are no policies: nothing is denied, changed or authorized", Do: "write one, or name the file or folder that has them",
+}
+
+// Problems returns the problems of all policies and files, sorted. That the sources have no policies at all is one. What trying policies on sample objects
 // finds comes a little after they are in force: see [Live.WaitTried].
 func (l *Live) Problems() []Problem {
-	return problems(current.Problems(l.current))
+	all := problems(current.Problems(l.current))
+	if status := l.current.Status(); status.Generation > 0 && len(status.Policies) == 0 {
+		all = append(all, noPolicies)
+	}
+	return all
 }
 
 func problems(all []rule.Problem) []Problem {

@@ -41,6 +41,15 @@ func run(t *testing.T, o live.Options, policy string) *live.Live {
 	return l
 }
 
+// createPod is the creation of a Pod, in the phase Validate.
+func createPod() *usher.Request {
+	return &usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "cart",
+		Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object: usher.RawObject([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"cart","namespace":"shop"}}`)),
+	}
+}
+
 type log struct {
 	sync.Mutex
 	bytes.Buffer
@@ -104,11 +113,8 @@ func TestIncompleteRequestsAreErrors(t *testing.T) {
 		{"a phase that nobody knows", func(r *usher.Request) { r.Phase = "bake" }, "phase"},
 	} {
 		for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
-			r := &usher.Request{
-				Phase: phase, Operation: usher.Create, Namespace: "shop", Name: "cart",
-				Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
-				Object: usher.RawObject([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"cart","namespace":"shop"}}`)),
-			}
+			r := createPod()
+			r.Phase = phase
 			row.change(r)
 			_, err := l.Decide(t.Context(), r)
 			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.HasPrefix(err.Error(), "decide request: ") || !strings.Contains(err.Error(), row.err)) {

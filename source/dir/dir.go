@@ -58,14 +58,17 @@ func setOf(all []found) source.Set {
 	return set
 }
 
-// Run reads the files, and reads them again within a second of a change. It fails if one
-// of the paths does not exist at the start. A path that vanishes later is reported as
+// Run reads the files, and reads them again within a second of a change. It fails if there are
+// no paths, or one of them does not exist at the start. A path that vanishes later is reported as
 // unreadable, and the policies stay as they were.
 //
 // Files that are rewritten in place are incomplete for a while. Therefore a policy stays in force
 // until the file in which it is missing has not changed for three seconds, and in its last version
 // until a file that became shorter has not changed for most of a second.
 func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
+	if len(s.paths) == 0 {
+		return errors.New("read policies: there are no paths: name a file or a folder")
+	}
 	folders := changes.Watch()
 	defer folders.Close()
 	// Editors write a file in several steps, and remove it for an instant.
