@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/kind"
 )
@@ -32,6 +34,19 @@ func (i *Input) Place(namespace string, kinds *kind.Set) (result.Kind, error) {
 		metadata["namespace"] = namespace
 	}
 	return k, nil
+}
+
+// NoteNamespace prints to s.Err, once, that an object names another namespace than -n, which does not count for it.
+func NoteNamespace(cmd *cobra.Command, s cli.Streams, inputs []Input, namespace string) {
+	if namespace == "" || !cmd.Flags().Changed("namespace") {
+		return
+	}
+	for i := range inputs {
+		if own := result.IdentityOf(inputs[i].Object).Namespace; own != "" && own != namespace {
+			cli.Notef(cmd, s, "warning", "the namespace from the provided object %q does not match the namespace %q: -n is for objects that name none", own, namespace)
+			return
+		}
+	}
 }
 
 // KindOf returns the resource of a kind. Of one that is not known it is the usual plural, and

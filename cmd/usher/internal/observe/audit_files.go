@@ -44,6 +44,7 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 		return nil, err
 	}
 	objects.NoteSlips(cmd, s, inputs, kinds)
+	objects.NoteNamespace(cmd, s, inputs, f.namespace)
 	found := make([]object, 0, len(inputs))
 	for i := range inputs {
 		o, err := f.object(&inputs[i], kinds)

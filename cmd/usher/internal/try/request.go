@@ -70,6 +70,7 @@ func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, 
 		}
 	}
 	f.slipped = objects.NoteSlips(cmd, s, in.objects, f.knownKinds())
+	objects.NoteNamespace(cmd, s, in.objects, f.namespace)
 	return f.requestsOf(in.objects, in.olds, who)
 }
 
