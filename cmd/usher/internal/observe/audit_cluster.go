@@ -65,16 +65,11 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 		sc.cannotRead(result.Kind{Resource: kind.Kind.GroupVersionResource(), Kind: kind.Kind.Kind}, kind.Err)
 	}
 	r := reading{scan: sc, client: clients.Facts, namespace: f.namespace}
-	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
+	report, err := r.report(cmd.Context(), s, clients.Kube.Discovery())
+	if err != nil {
 		return nil, err
 	}
-	report := sc.report()
 	report.LeftOut = leftOut
-	if report.Nothing() {
-		if err := cluster.NoNamespace(cmd.Context(), clients.Facts, f.namespace); err != nil {
-			return nil, fmt.Errorf("-n: %w", err)
-		}
-	}
 	return report, nil
 }
 
@@ -95,10 +90,7 @@ func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policie
 	}
 	sc := newScan(set, judge.Options{Facts: existing.Facts(clients, &facts.Flags{}), Engine: engine.Options{FailurePolicy: usher.Fail}})
 	r := reading{scan: sc, client: clients.Facts, namespace: namespace}
-	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
-		return nil, err
-	}
-	return sc.report(), nil
+	return r.report(cmd.Context(), s, clients.Kube.Discovery())
 }
 
 // A reading reads the objects of a cluster, one page after the other, and has them judged.
@@ -107,6 +99,20 @@ type reading struct {
 
 	client    dynamic.Interface
 	namespace string
+}
+
+// report reads and judges the objects. If there are none, and no such namespace, that is an error.
+func (r *reading) report(ctx context.Context, s cli.Streams, discover discovery.DiscoveryInterface) (*format.Report, error) {
+	if err := r.run(ctx, s, discover); err != nil {
+		return nil, err
+	}
+	report := r.scan.report()
+	if report.Nothing() {
+		if err := cluster.NoNamespace(ctx, r.client, r.namespace); err != nil {
+			return nil, fmt.Errorf("-n: %w", err)
+		}
+	}
+	return report, nil
 }
 
 // run reads all kinds for which there are policies.

@@ -18,7 +18,9 @@ func TestLibraryForTenants(t *testing.T) {
 			"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[
 				{"name":"pods","kind":"Pod","namespaced":true,"verbs":["create","delete","get","list","update"]},
 				{"name":"podtemplates","kind":"PodTemplate","namespaced":true,"verbs":["create","delete","get","list","update"]}]}`,
-			shop:           `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop"}}`,
+			shop:                           `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop"}}`,
+			"/api/v1/namespaces":           `{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"shop"}}]}`,
+			"/api/v1/namespaces/shpo/pods": pods, "/api/v1/namespaces/shpo/podtemplates": `{"kind":"PodTemplateList","apiVersion":"v1","metadata":{},"items":[]}`,
 			shop + "/pods": pods, shop + "/podtemplates": "", "/api/v1/pods": "", "/api/v1/podtemplates": "",
 		}
 	}
@@ -30,10 +32,11 @@ func TestLibraryForTenants(t *testing.T) {
 	}{
 		{"left out", noPods, "shop", cli.ExitOK, "0 would be refused", "you may not list podtemplates: these are left out"},
 		{"nothing is readable", "", "shop", cli.ExitNegative, "not tried: pods cannot be read: ", ""},
+		{"a namespace that does not exist", noPods, "shpo", cli.ExitUnusable, "", `-n: namespaces "shpo" not found: did you mean shop?`},
 		{"of all namespaces", noPods, "", cli.ExitNegative, "not tried: podtemplates cannot be read: ", ""},
 	} {
 		stdout, stderr, status := executed(t, []string{"try", "pod-security-baseline", "--from-cluster", "-n", row.namespace, "--kubeconfig", kubeconfig(t, answers(row.pods))})
-		if status != row.status || !strings.Contains(stdout, row.out) || !strings.Contains(stderr, row.note) || row.note == "" == strings.Contains(stderr, "these are left out") {
+		if status != row.status || !strings.Contains(stdout, row.out) || !strings.Contains(stderr, row.note) || strings.Contains(row.note, "left out") != strings.Contains(stderr, "these are left out") {
 			t.Errorf("%s: status %d, want %d, %q and %q:\n%s%s", row.reason, status, row.status, row.out, row.note, stdout, stderr)
 		}
 	}
