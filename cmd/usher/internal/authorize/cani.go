@@ -77,8 +77,7 @@ allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --polic
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)
 	cli.Offer(cmd, "subresource", subresources...)
-	cmd.ValidArgsFunction = cobra.FixedCompletions(
-		[]string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate"}, cobra.ShellCompDirectiveNoFileComp)
+	cmd.ValidArgsFunction = cobra.FixedCompletions(verbs, cobra.ShellCompDirectiveNoFileComp)
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
@@ -48,7 +49,9 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 		return nil, errors.New("expected a verb and a resource, such as: list secrets, get pods/web, get /metrics")
 	}
 	r := &usher.Request{Phase: usher.Authorize, User: u, Access: &usher.Access{Verb: args[0]}}
-	if strings.HasPrefix(args[1], "/") {
+	path := strings.HasPrefix(args[1], "/")
+	w.warnVerb(args[0], path)
+	if path {
 		r.Access.NonResource, r.Access.Path = true, args[1]
 		return r, nil
 	}
@@ -71,6 +74,23 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 	f.nameFrom(r)
 	f.namespaceFrom(r, w)
 	return r, nil
+}
+
+// verbs are those of requests for resources, and methods those of requests for paths.
+var (
+	verbs   = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate", "approve", "sign", "attest", "use", "proxy"}
+	methods = []string{"get", "head", "post", "put", "patch", "delete", "options"}
+)
+
+// warnVerb adds a warning about a verb that is similar to one of Kubernetes. Others may be those of an aggregated API.
+func (w *World) warnVerb(verb string, path bool) {
+	known := verbs
+	if path {
+		known = methods
+	}
+	if near := rule.Nearest(verb, known); near != "" && near != verb {
+		w.warnings = append(w.warnings, fmt.Sprintf("no verb of Kubernetes is called %q: did you mean %s?", verb, near))
+	}
 }
 
 // nameFrom sets the name to that which a field selector selects, as API servers do.

@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	explain "github.com/usher-dev/usher/internal/explain/authz"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
@@ -178,11 +179,11 @@ func conditionsOf(p *authz.Policy) []string {
 	if flags := explain.SelectorFlags(p); flags != "" {
 		all = append(all, "with "+flags)
 	}
-	for _, condition := range p.When {
-		all = append(all, "when "+condition.Name)
+	for i := range p.When {
+		all = append(all, "when "+told(&p.When[i]))
 	}
-	for _, condition := range p.Unless {
-		all = append(all, "unless "+condition.Name)
+	for i := range p.Unless {
+		all = append(all, "unless "+told(&p.Unless[i]))
 	}
 	if len(p.Excluded) > 0 {
 		var names []string
@@ -195,6 +196,17 @@ func conditionsOf(p *authz.Policy) []string {
 		all = append(all, "until "+p.Until.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	return all
+}
+
+// longestTold limits the length of an expression in a table.
+const longestTold = 60
+
+// told returns the name of a condition; of one whose name is only its place, the expression, if that is short.
+func told(c *authz.Condition) string {
+	if strings.HasPrefix(c.Name, "spec.") && len(c.Source) <= longestTold {
+		return printable.Line(c.Source)
+	}
+	return c.Name
 }
 
 // userOf returns a user who matches the subject and nothing else; ok is false for patterns.
