@@ -47,24 +47,24 @@ func (c *Compiled) suspended() []rule.Problem {
 		if field != "spec.suspend" {
 			do = "remove the annotation to put it into force again"
 		}
-		return []rule.Problem{{Severity: rule.Warning, Field: field, What: what, Do: do}}
+		return append(NotSuspending(c.Policy.Object), rule.Problem{Severity: rule.Warning, Field: field, What: what, Do: do})
 	}
-	return InForce(c.Policy.Object)
+	return NotSuspending(c.Policy.Object)
 }
 
-// InForce returns the problem with an annotation that is meant to suspend a policy, and does not.
-func InForce(policy api.Object) []rule.Problem {
-	written := misspelled(policy.GetAnnotations())
-	if written == "" {
+// NotSuspending returns the problem with an annotation that is meant to suspend a policy, and does not. It is a warning:
+// the annotation may be written while Usher is not asked, and must not keep the policy from being changed.
+func NotSuspending(policy api.Object) []rule.Problem {
+	written, suspended := misspelled(policy.GetAnnotations()), api.Suspended(policy)
+	field, annotation, value := api.SuspendField(policy), api.AnnotationSuspend, policy.GetAnnotations()[written]
+	if written == "" || suspended && (written != annotation || field != "spec.suspend") {
 		return nil
 	}
-	field, annotation, value := api.SuspendField(policy), api.AnnotationSuspend, policy.GetAnnotations()[written]
 	kind, _ := api.KindOf(policy)
-	p := rule.Problem{Severity: rule.Mistake, Field: "metadata.annotations[" + written + "]"}
+	p := rule.Problem{Severity: rule.Warning, Field: "metadata.annotations[" + written + "]"}
 	switch {
 	case written != annotation:
-		// Nothing is refused because of it: a copy of a policy that was suspended may have Usher's own.
-		p.Severity, p.What, p.Do = rule.Warning, "it does not suspend the policy, which is in force", "did you mean spec.suspend?"
+		p.What, p.Do = "it does not suspend the policy, which is in force", "did you mean spec.suspend?"
 		if field != "spec.suspend" {
 			p.Do = "did you mean " + annotation + "?"
 		}
@@ -73,13 +73,25 @@ func InForce(policy api.Object) []rule.Problem {
 	case kind.Foreign:
 		p.What, p.Do = "a policy of Kubernetes is not suspended by it", "delete its bindings"
 	case field == "spec.suspend":
-		p.What, p.Do = "it suspends policies of kinitiras, and not this one", "set spec.suspend"
+		p.What, p.Do = "it suspends policies of kinitiras, and not this one", "remove the annotation: "+removal(policy, annotation)
+		if !suspended {
+			p.Do = "set spec.suspend, and " + p.Do
+		}
 	case value == "false":
 		return nil
 	default:
 		p.What, p.Do = fmt.Sprintf("%q does not suspend the policy, which is in force", value), `write "true" to suspend it, or remove the annotation`
 	}
 	return []rule.Problem{p}
+}
+
+// removal returns the command that removes an annotation of a policy.
+func removal(policy api.Object, annotation string) string {
+	command := "kubectl annotate " + strings.ToLower(Ref(policy).Kind) + " " + policy.GetName()
+	if namespace := policy.GetNamespace(); namespace != "" {
+		command += " -n " + namespace
+	}
+	return command + " " + annotation + "-"
 }
 
 // misspelled returns the annotation that suspends policies as it is written; empty if there is none. The one by which

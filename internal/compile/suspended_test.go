@@ -107,11 +107,11 @@ func TestAnnotationsThatDoNotSuspend(t *testing.T) {
 		want                     []rule.Problem
 	}{
 		{"another value", "ClusterValidatePolicy", `usher.dev/suspend: "yes"`, []rule.Problem{
-			{Severity: rule.Mistake, What: `"yes" does not suspend the policy, which is in force`, Do: `write "true" to suspend it, or remove the annotation`},
+			{Severity: rule.Warning, What: `"yes" does not suspend the policy, which is in force`, Do: `write "true" to suspend it, or remove the annotation`},
 		}},
 		{"false is what it says", "ClusterValidatePolicy", `usher.dev/suspend: "false"`, nil},
 		{"a kind with a field", "ClusterObjectPolicy", `usher.dev/suspend: "true"`, []rule.Problem{
-			{Severity: rule.Mistake, What: "it suspends policies of kinitiras, and not this one", Do: "set spec.suspend"},
+			{Severity: rule.Warning, What: "it suspends policies of kinitiras, and not this one", Do: "set spec.suspend, and remove the annotation: kubectl annotate clusterobjectpolicy p usher.dev/suspend-"},
 		}},
 		{"who has suspended it", "ClusterObjectPolicy", `usher.dev/suspended: "true"`, []rule.Problem{{Severity: rule.Warning, What: not, Do: "did you mean spec.suspend?"}}},
 		{"who has suspended one of kinitiras", "ClusterValidatePolicy", `usher.dev/suspended: "true"`, []rule.Problem{{Severity: rule.Warning, What: not, Do: "did you mean usher.dev/suspend?"}}},

@@ -129,8 +129,8 @@ func (g *guard) unchanged(ctx context.Context, r *usher.Request) (usher.Decision
 	if err != nil || r.Phase != usher.Validate || !writesPolicy(r) {
 		return d, err
 	}
-	if policy, err := decode(r); err == nil && !api.Suspended(policy.Object) {
-		d.Warnings = slices.Concat(d.Warnings, warningsOf(asWarnings(compile.InForce(policy.Object))))
+	if policy, err := decode(r); err == nil {
+		d.Warnings = slices.Concat(d.Warnings, warningsOf(compile.NotSuspending(policy.Object)))
 	}
 	return d, nil
 }

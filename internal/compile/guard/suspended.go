@@ -35,7 +35,7 @@ func (g *guard) sign(r *usher.Request, d usher.Decision) (usher.Decision, error)
 	who, old := "", oldPolicy(r)
 	if !api.Suspended(written.Object) && (old == nil || !api.Suspended(old)) && written.Object.GetAnnotations()[api.AnnotationSuspended] != "" {
 		// It is removed: no later check can tell.
-		d.Warnings = append(slices.Clip(d.Warnings), warningsOf(compile.InForce(written.Object))...)
+		d.Warnings = append(slices.Clip(d.Warnings), warningsOf(compile.NotSuspending(written.Object))...)
 	}
 	if api.Suspended(written.Object) {
 		who = r.User.Name + " at " + g.options.Now().UTC().Format(time.RFC3339)

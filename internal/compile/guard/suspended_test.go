@@ -235,16 +235,34 @@ func TestWhoBelievesThatItIsSuspendedIsWarned(t *testing.T) {
 	}
 }
 
-// TestTheAnnotationOfOtherKinds: it does not suspend a policy of Usher's own, and the user who writes it alone is told.
+// TestTheAnnotationOfOtherKinds: it does not suspend a policy of Usher's own, refuses no change of it, and everyone who
+// writes the policy is told, with what removes it.
 func TestTheAnnotationOfOtherKinds(t *testing.T) {
 	t.Parallel()
-	p := newProving(t)
 	active := object(t, grant)
-	written := (&unstructured.Unstructured{Object: active}).DeepCopy()
-	written.SetAnnotations(map[string]string{"usher.dev/suspend": "true"})
-	d := p.decide(usher.Validate, "jane", active, written.Object)
-	const want = "metadata.annotations[usher.dev/suspend]: it suspends policies of kinitiras, and not this one (set spec.suspend)"
-	if d.Verdict == usher.Deny || !slices.Contains(d.Warnings, want) {
-		t.Errorf("%s %q, warnings %q", d.Verdict, d.Message, d.Warnings)
+	annotated := with(active, map[string]any{"metadata.annotations": map[string]any{"usher.dev/suspend": "true"}})
+	edited := with(annotated, map[string]any{"metadata.labels": map[string]any{"a": "b"}, "spec.subjects": []any{map[string]any{"users": []any{"jim"}}}})
+	const what, remove = "metadata.annotations[usher.dev/suspend]: it suspends policies of kinitiras, and not this one (", "remove the annotation: kubectl annotate authorizationpolicy p -n shop usher.dev/suspend-)"
+	for _, row := range []struct {
+		reason       string
+		old, written map[string]any
+		do           string
+	}{
+		{"only the annotation is written", active, annotated, "set spec.suspend, and "},
+		{"created", nil, annotated, "set spec.suspend, and "},
+		{"the spec changes", annotated, edited, "set spec.suspend, and "},
+		{"the policy is suspended", annotated, suspended(annotated, true), ""},
+		{"only the annotation of a suspended policy is written", suspended(active, true), suspended(annotated, true), ""},
+	} {
+		p := newProving(t)
+		stored, message := p.put("admin", row.old, row.written)
+		if stored == nil {
+			t.Errorf("%s: refused: %s", row.reason, message)
+			continue
+		}
+		d := p.decide(usher.Validate, "admin", row.old, stored)
+		if want := what + row.do + remove; !slices.Contains(d.Warnings, want) {
+			t.Errorf("%s: warnings %q, want %q", row.reason, d.Warnings, want)
+		}
 	}
 }
