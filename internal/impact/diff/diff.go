@@ -14,7 +14,7 @@ import (
 // A Kind is how the outcomes of a request differ.
 type Kind string
 
-// The kinds of differences, from the one that hurts most.
+// The kinds of differences, the worst one first.
 const (
 	// Failing: a rule fails that did not fail before, whether or not that denies the request.
 	Failing Kind = "failing"
@@ -34,11 +34,15 @@ const (
 	Reason Kind = "reason"
 	// Allowed: the request was denied, and is not.
 	Allowed Kind = "allowed"
+	// NoLongerWarned: the user was warned of something, and is not.
+	NoLongerWarned Kind = "noLongerWarned"
+	// NoLongerAudited: a policy reported something, and neither reports, warns of nor denies it.
+	NoLongerAudited Kind = "noLongerAudited"
 )
 
 // Kinds returns all kinds, in order.
 func Kinds() []Kind {
-	return []Kind{Failing, Denied, PodsDenied, Unknown, Changed, Warned, Audited, Reason, Allowed}
+	return []Kind{Failing, Denied, PodsDenied, Unknown, Changed, Warned, Audited, Reason, Allowed, NoLongerWarned, NoLongerAudited}
 }
 
 // A Difference is what one policy makes of a request that it did not make of it before.
@@ -188,7 +192,7 @@ func (s *saying) addParts(f *usher.Finding) {
 
 // Between returns how the effects of two sets of policies on one request differ, in the order of the kinds.
 func Between(was, is *Effect) []Difference {
-	all := said(was, is)
+	all := slices.Concat(said(was, is), unsaid(was, is))
 	if changed(was, is) {
 		all = append(all, changes(was, is)...)
 	}
@@ -238,11 +242,30 @@ func said(was, is *Effect) []Difference {
 			}
 		}
 	}
-	if was.denied && !is.denied {
-		for ref, before := range was.said {
+	return all
+}
+
+// unsaid returns the differences in what policies no longer say, of which a request that is denied shows nothing.
+func unsaid(was, is *Effect) []Difference {
+	if is.denied {
+		return nil
+	}
+	var all []Difference
+	for ref, before := range was.said {
+		if was.denied {
 			if before.denies {
 				all = append(all, Difference{Allowed, ref, before.message})
 			}
+			continue
+		}
+		now := is.said[ref]
+		if now == nil {
+			now = &saying{}
+		}
+		if less := added(before.warnings, now.warnings); len(less) > 0 {
+			all = append(all, Difference{NoLongerWarned, ref, told(less)})
+		} else if less := added(before.audits, slices.Concat(now.audits, now.warnings)); len(less) > 0 {
+			all = append(all, Difference{NoLongerAudited, ref, told(less)})
 		}
 	}
 	return all

@@ -78,7 +78,7 @@ func (f *Flags) print(s cli.Streams, r *impactReport) error {
 var titles = map[diff.Kind]string{
 	diff.Failing: "a rule would fail that did not", diff.Denied: "newly denied", diff.PodsDenied: "the pods of workloads newly denied", diff.Unknown: "not known",
 	diff.Changed: "the object would come out otherwise", diff.Warned: "newly warned of", diff.Audited: "newly audited", diff.Reason: "denied before, and for one more reason now",
-	diff.Allowed: "newly allowed",
+	diff.Allowed: "newly allowed", diff.NoLongerWarned: "no longer warned of", diff.NoLongerAudited: "no longer audited",
 }
 
 func colour(p cli.Palette, kind diff.Kind) string {
@@ -87,7 +87,7 @@ func colour(p cli.Palette, kind diff.Kind) string {
 		return p.Red
 	case diff.Unknown, diff.Changed, diff.Warned, diff.Audited, diff.Reason:
 		return p.Yellow
-	case diff.Allowed:
+	case diff.Allowed, diff.NoLongerWarned, diff.NoLongerAudited:
 	}
 	return p.Green
 }
