@@ -55,7 +55,7 @@ func (c *comparing) search(ctx context.Context, was, is policies.Set, r *impactR
 	return all, nil
 }
 
-// first looks for a request that shows a difference of a policy, the one that hurts most; nil if none does.
+// first looks for a request that shows a difference of a policy, the worst of them; nil if none does.
 func (c *comparing) first(ctx context.Context, one *searched, items func(func(item) bool)) (found *item, err error) {
 	for i := range items {
 		if one.Requests == mostSearched {
