@@ -12,6 +12,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
@@ -120,11 +121,30 @@ func (c *credentials) current(ctx context.Context) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{delegated.Group}, ExpirationSeconds: &seconds}}
 	answer, err := c.kube.CoreV1().ServiceAccounts(c.namespace).CreateToken(ctx, c.name, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("request token of ServiceAccount %s/%s: %w", c.namespace, c.name, err)
+		return "", c.noToken(err)
 	}
 	if answer.Status.Token == "" {
 		return "", errors.New("request token: the API server returned none")
 	}
 	c.token, c.until = answer.Status.Token, time.Now().Add(time.Until(answer.Status.ExpirationTimestamp.Time)/2)
 	return c.token, nil
+}
+
+// A NoToken is why the API server gives no token for replicas. They have not been asked, and trying again does not help.
+type NoToken struct{ why string }
+
+func (e *NoToken) Error() string { return e.why }
+
+// noToken returns the error for one of the API server, of the request for a token.
+func (c *credentials) noToken(err error) error {
+	requested := fmt.Errorf("request token of ServiceAccount %s/%s: %w", c.namespace, c.name, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &NoToken{fmt.Sprintf("there is no ServiceAccount %s/%s", c.namespace, c.name)}
+	case apierrors.IsForbidden(err):
+		return &NoToken{fmt.Sprintf("%v; you need the verb create on serviceaccounts/token in namespace %s", requested, c.namespace)}
+	case apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), apierrors.IsInvalid(err):
+		return &NoToken{requested.Error()}
+	}
+	return requested
 }

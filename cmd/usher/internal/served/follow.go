@@ -94,7 +94,8 @@ func pause(ctx context.Context, tries int) bool {
 
 // final reports whether an error stays when a request is repeated.
 func final(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
+	_, noToken := errors.AsType[*replica.NoToken](err)
+	return noToken || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
 func (f *follower) tell(ctx context.Context, i Item) {
