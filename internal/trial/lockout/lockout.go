@@ -67,6 +67,8 @@ type Finding struct {
 	Namespace string          `json:"namespace,omitempty"`
 	// Unreached is why the request does not reach a door; empty if it does.
 	Unreached string `json:"unreached,omitempty"`
+	// Suspended says that the policy is suspended, and has the effect once it is in force.
+	Suspended bool `json:"suspended,omitempty"`
 }
 
 // A Report has the findings about one policy.

@@ -47,6 +47,9 @@ func Problems(findings []Finding) []rule.Problem {
 			What: fmt.Sprintf("%s %s: %s", verb(key.effect), about(some), listed(few, len(some))),
 			Do:   remedy(first.Policy) + where(few),
 		}
+		if first.Suspended {
+			p.What = "once in force, " + p.What
+		}
 		switch key.effect {
 		case Changed:
 			p.Severity = rule.Warning

@@ -3,6 +3,7 @@ package lockout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -61,9 +62,17 @@ func Warnings(ctx context.Context, c compile.Compiled, o Options) (warnings []ru
 	return warnings, err
 }
 
-// All checks several policies, each by itself, with the bindings that put them into force. The result
-// is in the order of the policies' first rules.
+// All checks several policies, each by itself, with the bindings that put them into force, suspended ones as they would
+// be in force. The result is in the order of the policies' first rules.
 func All(ctx context.Context, compiled []compile.Compiled, o Options) ([]Report, error) {
+	compiled = slices.Clone(compiled)
+	suspended := map[usher.PolicyRef]bool{}
+	for i := range compiled {
+		if resumed := compiled[i].Resumed; resumed != nil {
+			suspended[compiled[i].Ref] = true
+			compiled[i] = *resumed
+		}
+	}
 	rules := compile.Order(compiled)
 	of := map[usher.PolicyRef][]rule.Rule{}
 	var order []usher.PolicyRef
@@ -82,6 +91,9 @@ func All(ctx context.Context, compiled []compile.Compiled, o Options) ([]Report,
 		var err error
 		if results[i], err = Check(ctx, of[ref], o); err != nil {
 			return nil, err
+		}
+		for j := range results[i].Findings {
+			results[i].Findings[j].Suspended = suspended[ref]
 		}
 	}
 	return results, nil

@@ -72,9 +72,10 @@ With --lockout, which is part of --strict, it tries the policies on the requests
 which a cluster cannot recover: those of the control plane, nodes, pod networks, storage
 and names, deletions of namespaces and policies, drains, and the repair of Usher. It is an
 error if a policy refuses one that reaches Usher as the chart registers it, or, of
-Kubernetes' own admission policies, one that API servers ask these about. The add-ons of
-the samples are in namespaces of their own, unless --infrastructure-namespaces names yours.
---verbose and -o json list each request, also those that are out of reach, and why.
+Kubernetes' own admission policies, one that API servers ask these about. Suspended
+policies are tried as they would be in force. The add-ons of the samples are in namespaces
+of their own, unless --infrastructure-namespaces names yours. --verbose and -o json list
+each request, also those that are out of reach, and why.
 
 With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
 times as long as CUE in the subset that is compiled, and what in it makes it so.

@@ -94,6 +94,9 @@ func (r *checkReport) printLockout(s cli.Streams, p cli.Palette) error {
 	for i := range r.Lockout {
 		f := &r.Lockout[i]
 		label, note := cli.Paint(p.Red, string(f.Effect)+":"), f.Message
+		if f.Suspended {
+			label = cli.Paint(p.Yellow, string(f.Effect)+" once in force:")
+		}
 		if f.Unreached != "" {
 			label, note = cli.Paint(p.Yellow, "out of reach:"), f.Unreached
 		}
