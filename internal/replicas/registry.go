@@ -35,6 +35,8 @@ const (
 	ServesAnnotation = "usher.dev/serves"
 	// Authorizes is the word for authorization webhooks.
 	Authorizes = "authorizes"
+	// Asked is the word for authorization webhooks that an API server has asked.
+	Asked = "asked"
 	// ListensAt begins the word for the address at which a replica listens, on its host.
 	ListensAt = "listens:"
 
@@ -131,6 +133,9 @@ func (r *Registry) Serves(topic string, words ...string) {
 	r.mu.Unlock()
 	r.Changed()
 }
+
+// Says reports whether a word is among those for what this replica serves.
+func (r *Registry) Says(word string) bool { return slices.Contains(strings.Fields(r.serves()), word) }
 
 func (r *Registry) serves() string {
 	r.mu.Lock()

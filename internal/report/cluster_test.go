@@ -63,6 +63,8 @@ type cluster struct {
 	policies *dynamicfake.FakeDynamicClient
 	kube     *kubefake.Clientset
 	log      *recorder
+	// resource is that of the policies.
+	resource schema.GroupVersionResource
 	// verify is given to replicas.
 	verify func(context.Context, func(report.Calls))
 	// lead is what the replica that leads does, by identity; nil means nothing.
@@ -75,7 +77,7 @@ type cluster struct {
 }
 
 func newCluster(t testing.TB) *cluster {
-	c := &cluster{t: t, log: &recorder{}, kube: kubefake.NewClientset(), failing: map[string][]rule.Failure{}}
+	c := &cluster{t: t, resource: resource, log: &recorder{}, kube: kubefake.NewClientset(), failing: map[string][]rule.Failure{}}
 	c.policies = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds())
 	c.policies.PrependReactor("patch", "*", c.testUID)
 	return c
@@ -110,8 +112,9 @@ func (c *cluster) testUID(a clienttesting.Action) (bool, runtime.Object, error) 
 
 func (c *cluster) create(name, uid string, generation int64) {
 	c.t.Helper()
-	err := c.policies.Tracker().Create(resource, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ClusterOverridePolicy",
+	kind, _ := api.KindServed(c.resource.GroupResource())
+	err := c.policies.Tracker().Create(c.resource, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": c.resource.GroupVersion().String(), "kind": kind.Kind,
 		"metadata": map[string]any{"name": name, "uid": uid, "generation": generation},
 	}}, "")
 	if err != nil {
@@ -180,7 +183,7 @@ func (c *cluster) reporter(identity string, kube *kubefake.Clientset) *report.Re
 // read returns the status of a policy.
 func (c *cluster) read(name string) v1alpha1.PolicyStatus {
 	c.t.Helper()
-	object, err := c.policies.Tracker().Get(resource, "", name)
+	object, err := c.policies.Tracker().Get(c.resource, "", name)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/internal/replicas"
@@ -210,6 +212,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	l.countCandidates()
 	var due, failed []write
 	served := slices.ContainsFunc(l.others, func(r replica) bool { return r.Live && slices.Contains(r.Serves, replicas.Authorizes) })
+	authorization := l.authorization(now)
 	rest := idleEvery
 	failing := l.failing()
 	for i := range v.Policies {
@@ -220,7 +223,9 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		since, n := l.seen[p.UID].since, shardOf(p)
 		known := l.known[p.UID]
 		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now)), unregistered: v.Unregistered, served: served}
-		if p.Admission {
+		if kind, ok := api.KindCalled(p.Policy.Kind); ok && kind.Authorizes {
+			o.calls = authorization
+		} else if p.Admission {
 			o.calls = v.calls
 		}
 		if own := l.statusOf(p.Policy.Kind); own != nil {
@@ -256,6 +261,22 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		rest = 0
 	}
 	return append(due, failed...), rest
+}
+
+// quiet is how long after the start of the replica that leads no request to authorize says nothing yet.
+const quiet = time.Minute
+
+// authorization returns what is known about requests to authorize: unlike admission, nothing makes API servers send
+// one for us, and somebody has to configure each of them.
+func (l *leader) authorization(now time.Time) Calls {
+	asked := l.replicas.Says(replicas.Asked) || slices.ContainsFunc(l.others, func(r replica) bool { return r.Live && slices.Contains(r.Serves, replicas.Asked) })
+	switch since := now.Sub(l.replicas.Started); {
+	case asked:
+		return Calls{State: CallsSeen}
+	case since < quiet:
+		return Calls{State: CallsAwaited}
+	}
+	return Calls{State: CallsUnknown, Message: fmt.Sprintf("none has asked to authorize anything since %s: docs/authorization.md says how to configure API servers", l.replicas.Started.UTC().Format(time.RFC3339))}
 }
 
 // fair returns at most so many writes, and whether that leaves some out. Namespaces take turns, each with its

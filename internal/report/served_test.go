@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 )
 
 // TestEnforcedMeansThatItCanBeAskedFor: a policy about requests to authorize is enforced only if a live replica answers
@@ -36,5 +38,41 @@ func TestEnforcedMeansThatItCanBeAskedFor(t *testing.T) {
 		crash()
 		time.Sleep(2 * time.Minute)
 		c.wantEnforced("a", "False NotServed 1")
+	})
+}
+
+// TestEnforcedMeansThatSomebodyAsks: a policy about requests to authorize is not said to be enforced while no API server has
+// asked any live replica.
+func TestEnforcedMeansThatSomebodyAsks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.resource = usherv1alpha1.GroupVersion.WithResource("clusterauthorizationpolicies")
+		c.create("a", "u", 1)
+		access := good(1)
+		access.Policies[0].Policy.Kind = "ClusterAuthorizationPolicy"
+		one := c.replica("one")
+		one.Observe(access)
+		time.Sleep(30 * time.Second)
+		if c.read("a").Conditions != nil {
+			t.Errorf("it is too early to tell, and the status is %v", c.status("a"))
+		}
+		time.Sleep(time.Minute)
+		c.wantEnforced("a", "Unknown NotVerified 1")
+		if got, want := c.status("a"), "every replica enforces this version; whether API servers ask them is not known: none has asked to authorize anything since "; !strings.Contains(strings.Join(got, "\n"), want) {
+			t.Errorf("status %q, want %q", got, want)
+		}
+
+		two, crash := c.mortal("two")
+		two.Registry().Serves("asked", "asked")
+		two.Observe(access)
+		time.Sleep(2 * time.Minute)
+		c.wantEnforced("a", "True Enforced 1")
+		crash()
+		time.Sleep(2 * time.Minute)
+		c.wantEnforced("a", "Unknown NotVerified 1")
+		one.Registry().Serves("asked", "asked")
+		time.Sleep(2 * time.Minute)
+		c.wantEnforced("a", "True Enforced 1")
 	})
 }

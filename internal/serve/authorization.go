@@ -106,7 +106,7 @@ func (s *Server) authorizationMux(e *endpoint, callers *clientauth.Authenticator
 		}
 		decider := s.metrics.Wrap(decisionlog.Wrap(recent.Wrap(s.config.tracing.Decider(s.live.Authorizer(endpoint.only)), s.decisions), log.With("endpoint", endpoint.path)), door)
 		if s.cluster != nil {
-			decider = s.cluster.failing.Wrap(decider)
+			decider = s.cluster.asked(s.cluster.failing.Wrap(decider), c)
 		}
 		answers := s.metrics.Requests(endpoint.path, s.config.tracing.Handler(door, callers != nil, limited(endpoint.handler(decider, options))))
 		mux.Handle(endpoint.path, callers.Require(e.server.Count(answers)))

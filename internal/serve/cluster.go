@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
@@ -49,6 +51,8 @@ type clusterRuntime struct {
 	audit *auditing.Audit
 	// failing remembers which policies fail here.
 	failing *failing.Tracker
+	// first is done when somebody has asked for authorization.
+	first sync.Once
 	// denials writes Events; nil if it does not.
 	denials *report.Denials
 }
@@ -62,6 +66,17 @@ func (m *clusterRuntime) tell(address net.Addr, c *Authorization) {
 	if c.unserved() == "" {
 		m.replicas.Serves("authorization", replicas.Authorizes)
 	}
+}
+
+// asked returns a decider that tells others when the first request to authorize comes.
+func (m *clusterRuntime) asked(d usher.Decider, c *Authorization) usher.Decider {
+	if c.unserved() != "" {
+		return d
+	}
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		m.first.Do(func() { m.replicas.Serves("asked", replicas.Asked) })
+		return d.Decide(ctx, r)
+	})
 }
 
 // newClusterRuntime creates a clusterRuntime. Replicas share the keys, and count counts probes by

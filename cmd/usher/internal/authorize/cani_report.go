@@ -88,7 +88,7 @@ func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 	var b strings.Builder
 	if r.disputed() {
 		fmt.Fprintf(&b, "%s: %s\n", cli.Paint(p.Red, "THE CLUSTER ANSWERS DIFFERENTLY"), r.Cluster)
-		b.WriteString("It may have policies in files (name them with --policies), other authorizers, or an answer that it remembers.\nFrom what is known here: ")
+		b.WriteString("It may not ask Usher (see 'usher status'), or have policies in files (name them with --policies), other authorizers, or an answer that it remembers.\nFrom what is known here: ")
 	}
 	if r.deferred() {
 		says := map[bool]string{true: cli.Paint(p.Green, "ALLOWED"), false: cli.Paint(p.Red, "NOT ALLOWED")}[r.Cluster.Allowed]
