@@ -221,9 +221,9 @@ func (c *cluster) resolve(ctx context.Context, ref fact.Ref) (any, time.Duration
 }
 
 // said returns what policies say about all objects, without an auditor: each whole object is judged.
-func (c *cluster) said(policies []compile.Compiled) (map[string][]result.Result, map[string]result.Summary) {
+func (c *cluster) said(policies []compile.Compiled) (map[string][]result.Result, map[string]result.Counts) {
 	j := judge.New(compile.Order(policies), judge.Options{Facts: c})
-	results, summaries := map[string][]result.Result{}, map[string]result.Summary{}
+	results, summaries := map[string][]result.Result{}, map[string]result.Counts{}
 	for _, k := range kinds() {
 		plan := j.Plan(k)
 		if plan == nil {
@@ -244,31 +244,34 @@ func (c *cluster) said(policies []compile.Compiled) (map[string][]result.Result,
 			metadata := tree["metadata"].(map[string]any)
 			namespace, _ := metadata["namespace"].(string)
 			of := result.Identity{APIVersion: "v1", Kind: k.Kind, Namespace: namespace, Name: metadata["name"].(string), UID: types.UID(metadata["uid"].(string))}
-			summary := summaries[namespace]
+			if summaries[namespace] == nil {
+				summaries[namespace] = result.Counts{}
+			}
+			counts := summaries[namespace]
 			for _, s := range said {
-				summary.Pass += s.Pass
-				summary.Skip += s.Skip
+				counts.Add(s.Policy, result.Summary{Pass: s.Pass, Skip: s.Skip})
 				for _, r := range s.Results {
 					r.Object = of
-					summary.Add(r.Status, 1)
+					var one result.Summary
+					one.Add(r.Status, 1)
+					counts.Add(s.Policy, one)
 					results[namespace] = append(results[namespace], r)
 				}
 			}
-			summaries[namespace] = summary
 		}
 	}
 	return results, summaries
 }
 
 // state returns what an auditor says about all objects.
-func state(r result.Reader) (map[string][]result.Result, map[string]result.Summary) {
-	results, summaries := map[string][]result.Result{}, map[string]result.Summary{}
+func state(r result.Reader) (map[string][]result.Result, map[string]result.Counts) {
+	results, summaries := map[string][]result.Result{}, map[string]result.Counts{}
 	for _, name := range r.Namespaces() {
-		all, summary := r.Namespace(name)
+		all, counts := r.Namespace(name)
 		if len(all) > 0 {
 			results[name] = all
 		}
-		summaries[name] = summary
+		summaries[name] = counts
 	}
 	return results, summaries
 }

@@ -28,6 +28,9 @@ type List struct {
 	// leave out: the sum over all pages is that of the list. If a namespace has more results than the
 	// audit lists, they are counted only.
 	Summary result.Summary `json:"summary"`
+	// Policies are the parts of Summary that are of policies: those with results that the parameter
+	// policy selects, sorted. Other parameters do not filter them.
+	Policies []result.PolicySummary `json:"policies,omitempty"`
 	// Kinds are on the first page. Callers who see one namespace are not told how many objects the
 	// cluster has, nor why they cannot be read.
 	Kinds []result.KindStatus `json:"kinds,omitempty"`
@@ -38,6 +41,8 @@ const (
 	defaultLimit, maxLimit = 500, 1000
 	// maxBytes ends a page: it stays in memory until the client has read it.
 	maxBytes = 64 << 10
+	// policyBytes is about how long the counts of a policy are as JSON.
+	policyBytes = 150
 	// maxRead ends a page for which filters select little: others wait for their turn.
 	maxRead = 20_000
 	// writeTimeout is how long a client may take to read a page.
@@ -151,7 +156,7 @@ func notFound(text string) error {
 
 // encode returns the page as JSON.
 func (p *page) encode() ([]byte, error) {
-	list := List{APIVersion: delegated.Group + "/v1", Kind: "AuditResultList", Items: p.items, Summary: p.summary, Kinds: p.kinds}
+	list := List{APIVersion: delegated.Group + "/v1", Kind: "AuditResultList", Items: p.items, Summary: p.counts.Total(), Policies: p.policies(), Kinds: p.kinds}
 	list.Metadata.Continue = p.next.String()
 	body, err := json.Marshal(list)
 	return append(body, '\n'), err

@@ -176,6 +176,14 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", row.reason, diff)
 		}
 	}
+	_, body := r.get("admin", "auditresults?policy=policy-1&status=warn")
+	var list auditapi.List
+	if err := json.Unmarshal(body, &list); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]result.PolicySummary{{PolicyRef: all[1].Policy, Summary: resulttest.CountsOf(0, all)[all[1].Policy]}}, list.Policies); diff != "" {
+		t.Errorf("the counts of a policy (-want +got):\n%s", diff)
+	}
 	_, summary, pages := r.list("admin", "auditresults?limit=9&status=warn")
 	if want := (result.Summary{Fail: 6 + 4000 + 9, Error: 1 + 1000 + 2, Pass: 40}); summary != want || pages != 1 {
 		t.Errorf("the summary is %+v on %d pages, want %+v on one", summary, pages, want)
@@ -322,7 +330,7 @@ type slowReader struct {
 	now, most int
 }
 
-func (s *slowReader) Namespace(name string) ([]result.Result, result.Summary) {
+func (s *slowReader) Namespace(name string) ([]result.Result, result.Counts) {
 	s.counting.Lock()
 	s.now++
 	s.most = max(s.most, s.now)

@@ -1,6 +1,7 @@
 package auditapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -147,17 +149,17 @@ type page struct {
 	query     query
 	namespace string
 
-	items   []result.Result
-	summary result.Summary
-	kinds   []result.KindStatus
-	next    cursor
+	items  []result.Result
+	counts result.Counts
+	kinds  []result.KindStatus
+	next   cursor
 	// bytes is about the size of the items, and read how many results were read for them.
 	bytes, read int
 }
 
 // fill adds results until the page is full, or ctx is done.
 func (p *page) fill(ctx context.Context) error {
-	p.items = []result.Result{}
+	p.items, p.counts = []result.Result{}, result.Counts{}
 	if !p.query.after.Started {
 		p.addKinds()
 	}
@@ -172,14 +174,40 @@ func (p *page) fill(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return apierrors.NewTimeoutError("the request took too long: ask for a namespace", 1)
 		}
-		results, summary := p.reader.Namespace(namespace)
+		results, counts := p.reader.Namespace(namespace)
 		full, err := p.add(namespace, results)
 		if full || err != nil {
 			return err
 		}
-		p.summary.Merge(summary)
+		p.addCounts(counts)
 	}
 	return nil
+}
+
+// addCounts adds the counts of a namespace.
+func (p *page) addCounts(counts result.Counts) {
+	for policy, summary := range counts {
+		if _, known := p.counts[policy]; !known && p.shows(policy) {
+			p.bytes += policyBytes
+		}
+		p.counts.Add(policy, summary)
+	}
+}
+
+// shows reports whether the page has the counts of a policy.
+func (p *page) shows(policy usher.PolicyRef) bool {
+	return policy.Name != "" && (p.query.policy == "" || rule.Names(p.query.policy, policy))
+}
+
+// policies returns the counts of policies, sorted.
+func (p *page) policies() (all []result.PolicySummary) {
+	for policy, summary := range p.counts {
+		if p.shows(policy) {
+			all = append(all, result.PolicySummary{PolicyRef: policy, Summary: summary})
+		}
+	}
+	slices.SortFunc(all, func(a, b result.PolicySummary) int { return cmp.Compare(a.String(), b.String()) })
+	return all
 }
 
 // add adds the results of a namespace. It reports whether the page is full before their end.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/audit/result/resulttest"
 	"github.com/usher-dev/usher/internal/doctest"
 	"github.com/usher-dev/usher/internal/report/openreports"
 	"github.com/usher-dev/usher/sandbox"
@@ -49,7 +50,7 @@ type failing struct {
 
 func (f failing) Namespaces() []string { return f.namespaces }
 
-func (f failing) Namespace(name string) ([]result.Result, result.Summary) {
+func (f failing) Namespace(name string) ([]result.Result, result.Counts) {
 	all := make([]result.Result, f.each)
 	for i := range all {
 		all[i] = result.Result{
@@ -63,7 +64,7 @@ func (f failing) Namespace(name string) ([]result.Result, result.Summary) {
 		}
 		all[i].Policy.Kind, all[i].Policy.Name = "ClusterObjectPolicy", "require-limits-"+strconv.Itoa(i%7)
 	}
-	return all, result.Summary{Pass: 3, Fail: f.each}
+	return all, resulttest.CountsOf(3, all)
 }
 
 func (f failing) Changes(uint64) ([]string, uint64, <-chan struct{}) { return nil, 1, nil }

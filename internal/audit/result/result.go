@@ -152,6 +152,33 @@ func (s *Summary) Merge(other Summary) {
 	s.Skip += other.Skip
 }
 
+// Counts are the summaries of policies. That of what is about no policy, such as objects that are not
+// audited, has the zero reference.
+type Counts map[usher.PolicyRef]Summary
+
+// Add adds the counts of a policy. One without results is left out.
+func (c Counts) Add(policy usher.PolicyRef, s Summary) {
+	if s != (Summary{}) {
+		s.Merge(c[policy])
+		c[policy] = s
+	}
+}
+
+// Total is the sum of all.
+func (c Counts) Total() (s Summary) {
+	for _, of := range c {
+		s.Merge(of)
+	}
+	return s
+}
+
+// A PolicySummary counts the results of a policy.
+type PolicySummary struct {
+	usher.PolicyRef
+
+	Summary Summary `json:"summary"`
+}
+
 // A KindState is how far the audit of a kind has come.
 type KindState struct {
 	Kind Kind
@@ -182,7 +209,7 @@ type Reader interface {
 	Namespaces() []string
 	// Namespace returns the results about the objects of a namespace that are not passes, in a
 	// stable order, and the counts of all.
-	Namespace(name string) ([]Result, Summary)
+	Namespace(name string) ([]Result, Counts)
 	// Changes returns the namespaces whose results have changed after a version, the version that
 	// they have now, and a channel that is closed at the next change. Version 0 is before all.
 	Changes(after uint64) (namespaces []string, version uint64, next <-chan struct{})

@@ -47,8 +47,8 @@ func (s *Store) Kinds() []result.KindState {
 // Namespace returns the results about the objects of a namespace that are not passes, by kind, name
 // and policy, and the counts of all. Of more results than are listed for a namespace, one says how many
 // are not.
-func (s *Store) Namespace(name string) ([]result.Result, result.Summary) {
-	l := listing{namespace: name, most: s.options.Results}
+func (s *Store) Namespace(name string) ([]result.Result, result.Counts) {
+	l := listing{namespace: name, most: s.options.Results, counts: result.Counts{}}
 	s.mu.Lock()
 	kinds := slices.Clone(s.kinds)
 	s.mu.Unlock()
@@ -57,9 +57,9 @@ func (s *Store) Namespace(name string) ([]result.Result, result.Summary) {
 	}
 	if l.more > 0 {
 		l.results = append(l.results, l.truncated())
-		l.summary.Error++
+		l.counts.Add(usher.PolicyRef{}, result.Summary{Error: 1})
 	}
-	return l.results, l.summary
+	return l.results, l.counts
 }
 
 // A snapshot is the assessments of the objects of a kind in a namespace at one time.
@@ -108,7 +108,7 @@ type listing struct {
 	namespace string
 	most      int
 	results   []result.Result
-	summary   result.Summary
+	counts    result.Counts
 	// more counts the results that are not listed.
 	more int
 }
@@ -116,15 +116,22 @@ type listing struct {
 // add adds the results of the objects of a kind.
 func (l *listing) add(s snapshot) {
 	slices.SortFunc(s.objects, func(a, b assessed) int { return cmp.Compare(a.name, b.name) })
-	tallies := map[*tally]result.Summary{}
+	tallies := map[*tally]int{}
 	for i := range s.objects {
 		o := &s.objects[i]
-		l.summary.Merge(o.assessment.summary(s.view, tallies))
+		tallies[o.assessment.tally]++
 		l.addObject(&s, o)
+	}
+	for t, n := range tallies {
+		for _, c := range t.counts {
+			if policy, known := s.view.refs[c.policy]; known {
+				l.counts.Add(policy, result.Summary{Pass: n * int(c.pass), Skip: n * int(c.skip)})
+			}
+		}
 	}
 	if s.omitted > 0 {
 		l.put(omission(s, l.namespace))
-		l.summary.Error += s.omitted
+		l.counts.Add(usher.PolicyRef{}, result.Summary{Error: s.omitted})
 	}
 	for _, u := range s.unjudged {
 		// The objects are counted where they are.
@@ -133,7 +140,7 @@ func (l *listing) add(s snapshot) {
 	if s.err != nil {
 		for _, ref := range s.view.ordered {
 			l.put(unreadable(s, ref))
-			l.summary.Error++
+			l.counts.Add(ref, result.Summary{Error: 1})
 		}
 	}
 }
@@ -149,6 +156,7 @@ func (l *listing) addObject(s *snapshot, o *assessed) {
 	object := objectOf(s.kind, l.namespace, o.name, o.uid)
 	for _, r := range all {
 		policy := s.view.refs[r.policy]
+		l.counts.Add(policy, r.set.counts)
 		for i := range r.set.results {
 			l.put(r.set.results[i].result(object, policy))
 		}

@@ -88,7 +88,8 @@ func (t *term) reload(ctx context.Context, s *space) error {
 
 // plan reads the results of a namespace, places them, and returns those that the audit has.
 func (t *term) plan(s *space, now time.Time) map[key]*Result {
-	results, counts := t.reader.Namespace(s.name)
+	results, byPolicy := t.reader.Namespace(s.name)
+	counts := byPolicy.Total()
 	_, want := choose(results, 0)
 	kept := s.kept(t.open)
 	if len(kept) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/audit/result/resulttest"
 )
 
 // An audit is a result.Reader with given results.
@@ -65,15 +66,11 @@ func (a *audit) Namespaces() []string {
 	return slices.Sorted(maps.Keys(a.namespaces))
 }
 
-func (a *audit) Namespace(name string) ([]result.Result, result.Summary) {
+func (a *audit) Namespace(name string) ([]result.Result, result.Counts) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	is := a.namespaces[name]
-	summary := result.Summary{Pass: is.passes}
-	for i := range is.results {
-		summary.Add(is.results[i].Status, 1)
-	}
-	return slices.Clone(is.results), summary
+	return slices.Clone(is.results), resulttest.CountsOf(is.passes, is.results)
 }
 
 func (a *audit) Changes(after uint64) ([]string, uint64, <-chan struct{}) {

@@ -21,8 +21,8 @@ type Report struct {
 	// Results are those that are no passes.
 	Results []Result `json:"results"`
 	// Summary counts all results; Policies does so for each policy.
-	Summary  result.Summary `json:"summary"`
-	Policies []Policy       `json:"policies"`
+	Summary  result.Summary         `json:"summary"`
+	Policies []result.PolicySummary `json:"policies"`
 	// Objects is how many were audited; -1 means that this is not known.
 	Objects int `json:"objects"`
 	// Partial says that Policies are those with results: of others nothing is known.
@@ -62,13 +62,6 @@ type Result struct {
 	Line int    `json:"line,omitempty"`
 	// Forbidden is the kind that the user may not list, if that is why there is no other result; else "".
 	Forbidden string `json:"-"`
-}
-
-// A Policy is a policy, and the counts of its results.
-type Policy struct {
-	usher.PolicyRef
-
-	Summary result.Summary `json:"summary"`
 }
 
 // Unmatched returns the policies that are for none of the objects, without those that are not judged.
@@ -150,7 +143,7 @@ func (r *Report) Sort() {
 			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message),
 		)
 	})
-	slices.SortFunc(r.Policies, func(a, b Policy) int { return comparePolicies(a.PolicyRef, b.PolicyRef) })
+	slices.SortFunc(r.Policies, func(a, b result.PolicySummary) int { return comparePolicies(a.PolicyRef, b.PolicyRef) })
 }
 
 func compareObjects(a, b result.Identity) int {

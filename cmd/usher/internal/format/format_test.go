@@ -65,7 +65,7 @@ func report() *format.Report {
 			{Result: result.Result{Object: pod, Policy: policy("tags"), Rule: "spec.validations[0]", Status: result.Skip, Message: "exempt: moved in March", Severity: "low", Exemption: exemption}},
 			{Result: result.Result{Object: result.Identity{APIVersion: "metrics.k8s.io/v1beta1", Kind: "*"}, Status: result.Error, Message: "*.metrics.k8s.io cannot be read: the server is currently unable to handle the request"}},
 		},
-		Policies: []format.Policy{
+		Policies: []result.PolicySummary{
 			{PolicyRef: policy("tags"), Summary: result.Summary{Fail: 1, Skip: 1, Pass: 4}},
 			{PolicyRef: policy("broken"), Summary: result.Summary{Error: 1}},
 			{PolicyRef: policy("host"), Summary: result.Summary{Fail: 1, Warn: 1}},
@@ -85,7 +85,7 @@ func report() *format.Report {
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	for name, write := range formats() {
-		for kind, r := range map[string]*format.Report{"report": report(), "empty": {Results: []format.Result{}, Policies: []format.Policy{}}} {
+		for kind, r := range map[string]*format.Report{"report": report(), "empty": {Results: []format.Result{}, Policies: []result.PolicySummary{}}} {
 			t.Run(kind+"."+name, func(t *testing.T) {
 				t.Parallel()
 				var got bytes.Buffer
@@ -228,7 +228,7 @@ func hostile() []string {
 func TestJUnitOfRulesThatAreNotJudged(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
-	r := &format.Report{Objects: 2, Policies: []format.Policy{{PolicyRef: policy("user"), Summary: result.Summary{Skip: 2}}}, Summary: result.Summary{Skip: 2}}
+	r := &format.Report{Objects: 2, Policies: []result.PolicySummary{{PolicyRef: policy("user"), Summary: result.Summary{Skip: 2}}}, Summary: result.Summary{Skip: 2}}
 	if err := format.JUnit(&got, r); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestHostileText(t *testing.T) {
 		exempt := one
 		exempt.Status, exempt.Exemption = result.Skip, &usher.Exemption{PolicyRef: ref, Reason: text, Owner: text}
 		r := &format.Report{
-			Objects: 1, Results: []format.Result{one, exempt}, Policies: []format.Policy{{PolicyRef: ref, Summary: result.Summary{Fail: 1}}, {PolicyRef: ref}},
+			Objects: 1, Results: []format.Result{one, exempt}, Policies: []result.PolicySummary{{PolicyRef: ref, Summary: result.Summary{Fail: 1}}, {PolicyRef: ref}},
 			Kinds:     []result.KindStatus{{Resource: text, Version: text, Error: text}},
 			NotJudged: []judge.Unjudged{{Policy: ref, Rule: text, Reason: text}}, Summary: result.Summary{Fail: 1, Skip: 1},
 		}

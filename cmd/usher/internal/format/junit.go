@@ -58,7 +58,7 @@ func JUnit(w io.Writer, r *Report) error {
 		delete(listed, p.PolicyRef)
 	}
 	if rest := listed[usher.PolicyRef{}]; len(rest) > 0 {
-		suites.Suites = append(suites.Suites, junitSuiteOf(Policy{}, rest))
+		suites.Suites = append(suites.Suites, junitSuiteOf(result.PolicySummary{}, rest))
 	}
 	for _, skipped := range []struct{ name, why string }{{"facts", r.Missing()}, {"left out", r.Unread()}} {
 		if skipped.why != "" {
@@ -80,7 +80,7 @@ func JUnit(w io.Writer, r *Report) error {
 	return err
 }
 
-func junitSuiteOf(p Policy, results []*Result) junitSuite {
+func junitSuiteOf(p result.PolicySummary, results []*Result) junitSuite {
 	suite := junitSuite{Name: policyName(p.PolicyRef)}
 	for _, r := range results {
 		c := junitCase{Name: strings.TrimSpace(title(r.Object) + " " + printable.Line(r.Rule)), Class: suite.Name}

@@ -178,25 +178,20 @@ func (t *text) notJudged(rules []judge.Unjudged) {
 
 // policies prints the counts of each policy with results that are no passes.
 func (t *text) policies(r *Report) {
-	rows := slices.DeleteFunc(slices.Clone(r.Policies), func(p Policy) bool {
+	rows := slices.DeleteFunc(slices.Clone(r.Policies), func(p result.PolicySummary) bool {
 		return p.Summary.Error+p.Summary.Fail+p.Summary.Warn+p.Summary.Skip == 0
 	})
 	if len(rows) < 2 {
 		return
 	}
-	slices.SortStableFunc(rows, func(a, b Policy) int {
+	slices.SortStableFunc(rows, func(a, b result.PolicySummary) int {
 		return cmp.Or(cmp.Compare(b.Summary.Error, a.Summary.Error), cmp.Compare(b.Summary.Fail, a.Summary.Fail), cmp.Compare(b.Summary.Warn, a.Summary.Warn))
 	})
 	table := tabwriter.NewWriter(t, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "ERROR\tFAIL\tWARN\tSKIP\tPASS\t  POLICY")
 	for _, p := range rows {
 		s := p.Summary
-		pass := strconv.Itoa(s.Pass)
-		if r.Partial {
-			// A server does not say for which objects a policy has no objection.
-			pass = "-"
-		}
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%s\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, pass, printable.Line(p.String()))
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, s.Pass, printable.Line(p.String()))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = table.Flush()

@@ -225,7 +225,7 @@ func (sc *scan) count(ref usher.PolicyRef, status result.Status, n int) {
 
 // report returns the results of the scan.
 func (sc *scan) report() *format.Report {
-	r := &format.Report{Objects: sc.objects, Results: append([]format.Result{}, sc.results...), Policies: []format.Policy{}, Abouts: sc.abouts}
+	r := &format.Report{Objects: sc.objects, Results: append([]format.Result{}, sc.results...), Policies: []result.PolicySummary{}, Abouts: sc.abouts}
 	for _, k := range sc.kinds {
 		r.Kinds = append(r.Kinds, k.Status())
 	}
@@ -237,7 +237,7 @@ func (sc *scan) report() *format.Report {
 		if sc.selected != nil && !sc.selected(ref) {
 			continue
 		}
-		about := format.Policy{PolicyRef: ref}
+		about := result.PolicySummary{PolicyRef: ref}
 		if counted := sc.counts[ref]; counted != nil {
 			about.Summary = *counted
 		}
@@ -245,7 +245,7 @@ func (sc *scan) report() *format.Report {
 		r.Summary.Merge(about.Summary)
 	}
 	for _, one := range sc.unjudged {
-		if slices.ContainsFunc(r.Policies, func(p format.Policy) bool { return p.PolicyRef == one.Policy }) {
+		if slices.ContainsFunc(r.Policies, func(p result.PolicySummary) bool { return p.PolicyRef == one.Policy }) {
 			r.NotJudged = append(r.NotJudged, one)
 		}
 	}

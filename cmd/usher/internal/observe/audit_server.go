@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
@@ -65,8 +64,8 @@ func withoutServer(err error) error {
 
 // reportOf returns the report of all pages. Of policies without results the server says nothing.
 func (f *auditFlags) reportOf(pages []auditapi.List) *format.Report {
-	r := &format.Report{Objects: -1, Results: []format.Result{}, Policies: []format.Policy{}, Partial: true, Namespace: f.namespace}
-	counts := map[usher.PolicyRef]*result.Summary{}
+	r := &format.Report{Objects: -1, Results: []format.Result{}, Policies: []result.PolicySummary{}, Partial: true, Namespace: f.namespace}
+	counts := result.Counts{}
 	for i := range pages {
 		r.Kinds = append(r.Kinds, pages[i].Kinds...)
 		r.Summary.Merge(pages[i].Summary)
@@ -76,10 +75,9 @@ func (f *auditFlags) reportOf(pages []auditapi.List) *format.Report {
 			} else {
 				r.Results = append(r.Results, format.Result{Result: one})
 			}
-			if counts[one.Policy] == nil {
-				counts[one.Policy] = &result.Summary{}
-			}
-			counts[one.Policy].Add(one.Status, 1)
+		}
+		for _, policy := range pages[i].Policies {
+			counts.Add(policy.PolicyRef, policy.Summary)
 		}
 	}
 	if f.namespace == "" {
@@ -89,16 +87,11 @@ func (f *auditFlags) reportOf(pages []auditapi.List) *format.Report {
 		}
 	}
 	if f.policy != "" {
-		// The server counts the results of all policies.
-		r.Objects, r.Summary = -1, result.Summary{}
+		// The summary of the server is that of all policies.
+		r.Objects, r.Summary = -1, counts.Total()
 	}
 	for ref, summary := range counts {
-		if ref.Name != "" {
-			r.Policies = append(r.Policies, format.Policy{PolicyRef: ref, Summary: *summary})
-		}
-		if f.policy != "" {
-			r.Summary.Merge(*summary)
-		}
+		r.Policies = append(r.Policies, result.PolicySummary{PolicyRef: ref, Summary: summary})
 	}
 	r.Sort()
 	return r

@@ -37,9 +37,9 @@ type results struct{ complete bool }
 
 func (results) Namespaces() []string { return []string{"lab", "shop"} }
 
-func (results) Namespace(name string) ([]result.Result, result.Summary) {
+func (results) Namespace(name string) ([]result.Result, result.Counts) {
 	if name != "shop" && name != "lab" {
-		return nil, result.Summary{}
+		return nil, nil
 	}
 	var all []result.Result
 	for i := range 1200 {
@@ -54,7 +54,8 @@ func (results) Namespace(name string) ([]result.Result, result.Summary) {
 			Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "policy-0"}, Rule: "spec.validations", Status: result.Skip, Message: "it is for a subresource",
 		})
 	}
-	return all, result.Summary{Fail: 1300, Pass: 7}
+	policy := func(name string) usher.PolicyRef { return usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: name} }
+	return all, result.Counts{policy("policy-0"): {Fail: 700, Skip: 2}, policy("policy-1"): {Fail: 600, Pass: 3}, policy("passes"): {Pass: 4}}
 }
 
 func (results) Changes(uint64) ([]string, uint64, <-chan struct{}) { return nil, 0, nil }
@@ -140,12 +141,12 @@ func TestAuditOfAServer(t *testing.T) {
 		out, err string
 	}{
 		{"everything, also that more is counted than listed", "admin", []string{"--server", leader}, cli.ExitNegative,
-			"v1 Pod shop/pod-1199\n2700 objects of 1 kind, 2 policies with results: 2600 fail, 14 pass\nnot listed:  200 results more", ""},
+			"v1 Pod shop/pod-1199\n1400     0     4     0  ClusterObjectPolicy policy-0\n1200     0     0     6  ClusterObjectPolicy policy-1\n2700 objects of 1 kind, 3 policies with results: 2600 fail, 4 skip, 14 pass\nnot listed:  200 results more", ""},
 		{"what judges no objects of a kind", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "not judged:  ClusterObjectPolicy policy-0 spec.validations: it is for a subresource", ""},
 		{"in JSON", "ann", []string{"--server", leader, "-n", "shop", "-o", "json"}, cli.ExitNegative, "\"notJudged\": [\n\"reason\": \"it is for a subresource\"", ""},
-		{"the first replica does not audit", "admin", []string{"--server", other, "--server", leader}, cli.ExitNegative, "2600 fail, 14 pass", ""},
-		{"a namespace", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "\nnamespace shop, 2 policies with results: 1300 fail, 7 pass", ""},
-		{"a policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "policy-1"}, cli.ExitNegative, "1 policy with results: 600 fail", ""},
+		{"the first replica does not audit", "admin", []string{"--server", other, "--server", leader}, cli.ExitNegative, "2600 fail, 4 skip, 14 pass", ""},
+		{"a namespace", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "\nnamespace shop, 3 policies with results: 1300 fail, 2 skip, 7 pass", ""},
+		{"a policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "policy-1"}, cli.ExitNegative, "1 policy with results: 600 fail, 3 pass", ""},
 		{"no such policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "polcy-1"}, cli.ExitUnusable, "", "usher: --policy: there is no policy polcy-1"},
 		{"a namespace without objects does not look healthy", "admin", []string{"--server", leader, "-n", "empty"}, cli.ExitNegative, "nothing was audited", ""},
 		{"an audit that is not complete is an error", "admin", []string{"--server", reading, "--fail-on", "error"}, cli.ExitNegative, "not complete:  pods (v1): 2700 objects so far, 3 to be judged", ""},

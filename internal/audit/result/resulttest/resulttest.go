@@ -37,14 +37,24 @@ func (r *Reader) Namespaces() []string {
 }
 
 // Namespace implements [result.Reader].
-func (r *Reader) Namespace(name string) ([]result.Result, result.Summary) {
+func (r *Reader) Namespace(name string) ([]result.Result, result.Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	summary := result.Summary{Pass: r.Pass}
-	for i := range r.results[name] {
-		summary.Add(r.results[name][i].Status, 1)
+	return slices.Clone(r.results[name]), CountsOf(r.Pass, r.results[name])
+}
+
+// CountsOf counts results. Those that passed are of a policy "passes".
+func CountsOf(passed int, results []result.Result) result.Counts {
+	counts := result.Counts{}
+	passes := result.PolicySummary{Summary: result.Summary{Pass: passed}}
+	passes.Kind, passes.Name = "ClusterObjectPolicy", "passes"
+	counts.Add(passes.PolicyRef, passes.Summary)
+	for i := range results {
+		var one result.Summary
+		one.Add(results[i].Status, 1)
+		counts.Add(results[i].Policy, one)
 	}
-	return slices.Clone(r.results[name]), summary
+	return counts
 }
 
 // Changes implements [result.Reader]: it tells of none.
