@@ -155,7 +155,7 @@ func TestLibraryInstall(t *testing.T) {
 	})
 	install("a user without rights", first, r.impersonate(t, "nobody-"+namespace), 2, "", "--apply needs the verbs get, list, create and patch for clusterobjectpolicies.usher.dev")
 	install("a user who may not write", first, r.impersonate(t, reader), 2, "", "--apply needs the verbs get, list, create and patch for clusterobjectpolicies.usher.dev")
-	install("a dry run", first, r.Kubeconfig, 0, "would apply "+policy.GetName(), "", "--dry-run")
+	install("a dry run", first, r.Kubeconfig, 0, "name: "+policy.GetName(), "would apply "+policy.GetName(), "--dry-run")
 	if _, err := policies.Get(testContext(t), policy.GetName(), metav1.GetOptions{}); err == nil {
 		t.Fatal("a dry run has written the policy")
 	}
@@ -175,7 +175,7 @@ func TestLibraryInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	generation := stored().GetGeneration()
-	install("a dry run of an update", second, r.Kubeconfig, 0, "would apply", "version 1.0.0 to 1.1.0", "--dry-run")
+	install("a dry run of an update", second, r.Kubeconfig, 0, "ExternalName", "version 1.0.0 to 1.1.0", "--dry-run")
 	if stored().GetGeneration() != generation {
 		t.Error("a dry run has changed the policy")
 	}

@@ -35,6 +35,9 @@ type Plan struct {
 	Settings []library.Settings
 	// Downgrade replaces policies that are of a later version of their pack.
 	Downgrade bool
+	// Manifests has the manifests that are written printed, also if they are only tried, and what is said of each policy
+	// goes to the errors.
+	Manifests bool
 	// shown are the changes that have been printed, each with its first policy.
 	shown map[string]string
 	// fresh, changed and unchanged count the policies that were installed, and written are those that were not as they are.
@@ -59,6 +62,10 @@ func (plan *Plan) summary(refused int) string {
 func Install(ctx context.Context, s cli.Streams, target Target, plan *Plan) error {
 	refused := 0
 	plan.shown = map[string]string{}
+	said := s.Out
+	if plan.Manifests {
+		said = s.Err
+	}
 	for i := range plan.Policies {
 		line, err := plan.install(ctx, s, target, i)
 		switch {
@@ -68,7 +75,7 @@ func Install(ctx context.Context, s cli.Streams, target Target, plan *Plan) erro
 			refused++
 			fmt.Fprintf(s.Err, "usher: policy %s is not installed: %v\n", plan.Policies[i].Name, err)
 		default:
-			fmt.Fprintln(s.Out, line)
+			fmt.Fprintln(said, line)
 		}
 	}
 	warnOfRest(ctx, s, target, plan)
@@ -93,12 +100,7 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 		if err != nil {
 			return "", err
 		}
-		line, err := target.Write(ctx, p, manifest, nil)
-		if err == nil {
-			plan.fresh++
-			plan.written = append(plan.written, p)
-		}
-		return line, err
+		return plan.write(ctx, s, target, p, manifest, nil)
 	}
 	u, err := newUpdate(p, installed, plan.Settings[i])
 	if err != nil {
@@ -129,12 +131,24 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 		plan.shown[changed] = p.Name
 		fmt.Fprint(s.Err, indent(strings.TrimRight(changes, "\n")))
 	}
-	line, err := target.Write(ctx, p, u.manifest, installed)
-	if err == nil {
-		plan.changed++
-		plan.written = append(plan.written, p)
+	return plan.write(ctx, s, target, p, u.manifest, installed)
+}
+
+func (plan *Plan) write(ctx context.Context, s cli.Streams, target Target, p *library.Policy, manifest []byte, installed map[string]any) (string, error) {
+	line, err := target.Write(ctx, p, manifest, installed)
+	if err != nil {
+		return "", err
 	}
-	return line, err
+	if installed == nil {
+		plan.fresh++
+	} else {
+		plan.changed++
+	}
+	plan.written = append(plan.written, p)
+	if plan.Manifests {
+		fmt.Fprintf(s.Out, "---\n%s", manifest)
+	}
+	return line, nil
 }
 
 // lines returns the lines of a diff that it adds and removes, without where they are.

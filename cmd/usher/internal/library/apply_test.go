@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -174,6 +175,43 @@ func TestInstallInCluster(t *testing.T) {
 				t.Errorf("another version could be replaced: %s", sent)
 			}
 		})
+	}
+}
+
+// TestDryRunPrintsManifests: they have the params of the cluster, and the action that is tried. What is said is apart.
+func TestDryRunPrintsManifests(t *testing.T) {
+	t.Parallel()
+	packs, chosen := chosenOf(t, "service-types")
+	manifest, err := chosen[0].Manifest(library.Settings{Params: map[string]any{"types": []any{"NodePort"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var existing unstructured.Unstructured
+	if err := yaml.Unmarshal(manifest, &existing.Object); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"): "ClusterObjectPolicyList",
+	}, &existing)
+	client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &unstructured.Unstructured{}, nil
+	})
+	var out, says bytes.Buffer
+	plan := &commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{{Action: "Deny"}}, Manifests: true}
+	if err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, "", cluster.Warnings(&says), true), plan); err != nil {
+		t.Fatal(err)
+	}
+	var printed unstructured.Unstructured
+	if err := yaml.Unmarshal(out.Bytes(), &printed.Object); err != nil {
+		t.Fatalf("%v in:\n%s", err, &out)
+	}
+	bindings, _, err := unstructured.NestedSlice(printed.Object, "spec", "bindings")
+	want := []any{map[string]any{"name": "everywhere", "params": map[string]any{"types": []any{"NodePort"}}, "validationActions": []any{"Deny"}}}
+	if diff := gocmp.Diff(want, bindings); diff != "" || err != nil {
+		t.Errorf("the bindings (-want +got): %v\n%s", err, diff)
+	}
+	if !strings.Contains(says.String(), "would apply service-types\n") {
+		t.Errorf("it says %q", &says)
 	}
 }
 

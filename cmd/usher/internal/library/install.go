@@ -48,10 +48,14 @@ With --namespace they are ObjectPolicies of that namespace, which its tenants ma
 Policies that would mean something else, such as those for objects that are in no namespace,
 are named and left out.
 
-With --dry-run nothing is written, and API servers say whether they would accept it.`,
+With --dry-run nothing is written, and API servers say whether they would accept it. With
+--apply --dry-run the manifests that would be applied are printed, with the bindings of the
+cluster: 'usher impact FILE --from-cluster' says what these would refuse.`,
 		Example: `  usher library install supply-chain --params 'registries=[registry.acme.example]' --out policies/
   usher library install networking --apply --dry-run
   usher library install networking --apply
+  usher library install networking --apply --action Deny --namespaces shop --dry-run > deny.yaml
+  usher impact deny.yaml --from-cluster
   usher library install networking --apply --action Deny --namespaces shop
   usher library install networking --apply --action Deny
   usher library install ingress-tls service-targets --apply --namespace shop
@@ -66,7 +70,7 @@ With --dry-run nothing is written, and API servers say whether they would accept
 				return err
 			}
 			if f.Action() == "Deny" {
-				cli.Notef(cmd, s, "note", "look at what --action Deny would refuse first: 'usher impact FILE --from-cluster', which knows exemptions, 'usher library try', and 'usher check --lockout'")
+				cli.Notef(cmd, s, "note", "look at what --action Deny would refuse first: 'usher impact FILE --from-cluster', which knows exemptions, with the FILE that --apply --dry-run prints, 'usher library try', and 'usher check --lockout'")
 			}
 			return f.install(cmd, s, chosen, settings)
 		},
@@ -124,7 +128,7 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 	if err != nil {
 		return err
 	}
-	plan := &Plan{Packs: all, Policies: chosen, Settings: settings, Downgrade: f.downgrade}
+	plan := &Plan{Packs: all, Policies: chosen, Settings: settings, Downgrade: f.downgrade, Manifests: f.apply && f.dryRun}
 	switch {
 	case f.apply:
 		config, err := cluster.Find(f.kubeconfig, f.context)
