@@ -56,6 +56,9 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 		return r, nil
 	}
 	resource, name, _ := strings.Cut(args[1], "/")
+	if of, sub, more := strings.Cut(name, "/"); more {
+		return nil, fmt.Errorf("%s: names have no slash; the subresource is a flag: %s/%s --subresource %s", args[1], resource, of, sub)
+	}
 	r.Resource, r.Name = w.resource(resource), name
 	r.Namespace, r.Subresource = f.namespace, f.subresource
 	if f.subresource == "" && slices.Contains(subresources, name) {
