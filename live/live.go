@@ -114,7 +114,8 @@ func (noSource) Run(context.Context, func(source.Set)) error {
 }
 
 // WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
-// ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded].
+// ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded], and says
+// what keeps a source of package source/cluster from reading policies.
 func (l *Live) WaitLoaded(ctx context.Context) error { return l.current.WaitLoaded(ctx) }
 
 // WaitTried blocks until the policies that are in force now have been tried on sample objects of the

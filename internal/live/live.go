@@ -99,6 +99,7 @@ type Live struct {
 	runErr        error
 
 	updating sync.Mutex
+	sources  []source.Source
 	sets     []*merged
 	known    map[usher.PolicyRef]*version
 	unused   []rule.State
@@ -184,7 +185,8 @@ func (f *inForce) Decide(ctx context.Context, r *usher.Request) (usher.Decision,
 }
 
 // WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
-// ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded].
+// ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded], and says
+// why sources have nothing to hand over, if they have a method Unread.
 func (l *Live) WaitLoaded(ctx context.Context) error {
 	var err error
 	select {
@@ -193,11 +195,27 @@ func (l *Live) WaitLoaded(ctx context.Context) error {
 		err = cmp.Or(l.runErr, ErrNotLoaded)
 	case <-ctx.Done():
 		err = fmt.Errorf("%w: %w", ErrNotLoaded, context.Cause(ctx))
+		if reason := unread(l); reason != nil {
+			err = fmt.Errorf("%w: %w", err, reason)
+		}
 	}
 	if l.Status().Generation > 0 {
 		return nil
 	}
 	return err
+}
+
+// unread returns why sources have not handed over their policies, as far as they say so.
+func unread(l *Live) error {
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	var all []error
+	for i, s := range l.sources {
+		if says, ok := s.(interface{ Unread() error }); ok && l.sets[i] == nil {
+			all = append(all, says.Unread())
+		}
+	}
+	return errors.Join(all...)
 }
 
 // Status returns the current status.
@@ -245,7 +263,9 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 }
 
 func (l *Live) follow(ctx context.Context, sources []source.Source) error {
-	l.sets = make([]*merged, len(sources))
+	l.updating.Lock()
+	l.sources, l.sets = sources, make([]*merged, len(sources))
+	l.updating.Unlock()
 	var settling sync.WaitGroup
 	defer settling.Wait()
 	ctx, stop := context.WithCancel(ctx)

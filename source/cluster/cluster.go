@@ -10,6 +10,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -173,6 +174,17 @@ var ErrAbsent = errors.New("the cluster has no such kind")
 
 // ErrForbidden is the error of a kind that Usher may not read.
 var ErrForbidden = errors.New("Usher may not read them: " + rightsAreMissing) //nolint:staticcheck // It begins with a name.
+
+// Unread returns why there is nothing to hand over yet: the error of the first kind that was never read and
+// cannot be. It is nil if there is none.
+func (s *Source) Unread() error {
+	for _, k := range s.kinds {
+		if state := k.state(); state.Err != nil && !state.Synced {
+			return fmt.Errorf("read policies of kind %s: %w", k.versions[0].Kind, state.Err)
+		}
+	}
+	return nil
+}
 
 // Readings returns how each kind is read. A kind that was not tried yet has neither a version nor an
 // error.

@@ -147,9 +147,15 @@ func TestNothingIsHandedOverBeforeAllIsKnown(t *testing.T) {
 				if stale := s.Staleness(); stale != time.Hour {
 					t.Errorf("stale for %s, want an hour", stale)
 				}
+				if err := s.Unread(); !errors.Is(err, test.err) || !strings.HasPrefix(err.Error(), "read policies of kind OverridePolicy: ") {
+					t.Errorf("unread: %v, want %v", err, test.err)
+				}
 				fault.set(nil)
 				time.Sleep(6 * time.Second)
 				settle()
+				if err := s.Unread(); err != nil {
+					t.Errorf("unread: %v after all was read", err)
+				}
 				updates.expect(t, "ClusterOverridePolicy c, OverridePolicy shop/o")
 			})
 		})

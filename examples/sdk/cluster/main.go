@@ -92,7 +92,7 @@ func newEngine(client dynamic.Interface, mapper meta.RESTMapper, registry *prome
 	facts := factcluster.New(client, mapper, factcluster.Options{})
 	policies := live.New(live.Options{Facts: counts.FactResolver(cached.New(facts, time.Second)), Log: slog.Default()})
 	return &engine{
-		source: cluster.New(client, cluster.Options{}), facts: facts,
+		source: cluster.New(client, cluster.Options{Log: slog.Default()}), facts: facts,
 		policies: policies, decider: counts.Wrap(policies, "embedded"),
 	}
 }
@@ -105,9 +105,12 @@ func (e *engine) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// create decides whether the user may create the object, when the policies are loaded.
+// create decides whether the user may create the object, when the policies are loaded. Its error says what keeps
+// them from being read.
 func (e *engine) create(ctx context.Context, object *unstructured.Unstructured, user usher.User) (admission.Result, error) {
-	if err := e.policies.WaitLoaded(ctx); err != nil {
+	loading, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := e.policies.WaitLoaded(loading); err != nil {
 		return admission.Result{}, err
 	}
 	resource, err := e.facts.Resource(ctx, object.GroupVersionKind())

@@ -2,15 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -71,6 +75,32 @@ func TestEngine(t *testing.T) {
 	}
 	if denied != 1 {
 		t.Errorf("the metrics have %v denials, want 1", denied)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("run ends with %v", err)
+	}
+}
+
+// A server that refuses to list policies is tried again; who waits learns why.
+func TestWaitSaysWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	client := apiServer(t)
+	client.PrependReactor("list", "clusterobjectpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "usher.dev", Resource: "clusterobjectpolicies"}, "", errors.New("no rule"))
+	})
+	e := newEngine(client, mapper(), prometheus.NewRegistry())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.run(ctx) }()
+	for e.source.Unread() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	given, up := context.WithCancel(ctx)
+	up()
+	_, err := e.create(given, decoded(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cart"}}`), usher.User{Name: "jane"})
+	if !errors.Is(err, live.ErrNotLoaded) || !apierrors.IsForbidden(err) {
+		t.Errorf("error %v, want that policies may not be listed", err)
 	}
 	stop()
 	if err := <-ended; err != nil {
