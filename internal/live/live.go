@@ -307,6 +307,9 @@ func (l *Live) load(ctx context.Context, index int, set source.Set) {
 	l.updating.Unlock()
 	sets[index] = merge(sets[index], set)
 	l.prepare(ctx, sets)
+	if ctx.Err() != nil {
+		return // What was not compiled for that reason is no problem of its policy.
+	}
 	l.updating.Lock()
 	defer l.updating.Unlock()
 	l.sets[index] = sets[index]

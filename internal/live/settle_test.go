@@ -11,8 +11,11 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial"
 )
 
 // slow is a policy whose CUE needs CUE's evaluator.
@@ -81,4 +84,41 @@ func TestPoliciesAreCompiledInTheBackground(t *testing.T) {
 		status = h.next()
 	}
 	h.wantPatch(`[{"op":"add","path":"/metadata/labels/slow","value":"2"}]`)
+}
+
+// What compiling, or trying, a policy came to because Run ended is no problem of the policy.
+func TestTheEndIsNoProblem(t *testing.T) {
+	t.Parallel()
+	for _, last := range []compile.Depth{compile.Compiling, compile.Trying} {
+		entered, a, log := make(chan struct{}), newScript(), &recorder{}
+		l := live.New(live.Options{
+			Log: slog.New(slog.NewJSONHandler(log, nil)), Stored: trial.New(trial.Options{}),
+			Compile: compile.Options{Checker: depthFunc(func(ctx context.Context, depth compile.Depth) compile.Checked {
+				if depth != last {
+					return compile.Checked{}
+				}
+				close(entered)
+				<-ctx.Done()
+				return compile.Checked{Problem: rule.Problem{Pending: true, What: "given up"}}
+			})},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx, a) }()
+		a.update(set(label("a", "x", "1")))
+		<-entered
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if n, found := log.count("policy problem"), live.Problems(l); n != 0 || len(found) != 0 {
+			t.Errorf("depth %d: %d problems in the log, %v", last, n, found)
+		}
+	}
+}
+
+type depthFunc func(context.Context, compile.Depth) compile.Checked
+
+func (f depthFunc) Check(ctx context.Context, _ api.Policy, depth compile.Depth) compile.Checked {
+	return f(ctx, depth)
 }

@@ -169,7 +169,11 @@ func (l *Live) tryStored(ctx context.Context) {
 			if ctx.Err() != nil || !l.tries.due(v, again) && (!again || !l.tries.outdated(ctx, l.options.Stored, v)) {
 				continue
 			}
-			changed = l.tries.put(v, l.tries.lockedOut(ctx, v, l.try(ctx, v), l.options.Lockout)) || changed
+			found := l.tries.lockedOut(ctx, v, l.try(ctx, v), l.options.Lockout)
+			if ctx.Err() != nil {
+				return // It found that there was no time for it.
+			}
+			changed = l.tries.put(v, found) || changed
 			if changed && time.Since(published) > publishEvery {
 				// Nobody waits for the policies of others.
 				l.publishTries()

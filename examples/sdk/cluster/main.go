@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,6 +69,9 @@ func run(ctx context.Context) error {
 		result, err := e.create(ctx, object, usher.User{Name: "jane", Groups: []string{"system:authenticated"}})
 		if err != nil {
 			return err
+		}
+		for _, warning := range slices.Concat(result.Mutation.Warnings, result.Validation.Warnings) {
+			fmt.Println("warning:", warning)
 		}
 		if denial := result.Denial(); denial != nil {
 			fmt.Println("denied:", denial.Message)
