@@ -33,8 +33,9 @@ type Decision struct {
 	// Message is one sentence for the user who made the request.
 	Reason  string
 	Message string
-	// Fields are the errors by field. kubectl shows them line by line if the reason is Invalid.
-	// Message says all of it, too.
+	// Fields are the errors by field of a Decider in Go, as from [Validated]. kubectl shows them line by line if
+	// the reason is Invalid. Message says all of it, too. Policies leave it empty: the fields that they reject are
+	// those of the Checks in Findings, and doors send both.
 	Fields field.ErrorList
 
 	// Patch changes the object, in order. Only Mutate decisions carry one.
