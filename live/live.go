@@ -45,7 +45,8 @@ type Options struct {
 	// Facts gets what rules read in addition to a request, such as namespaces; if it is nil, rules that
 	// need facts fail, and each of their policies has a problem that says so.
 	Facts fact.Resolver
-	// FailurePolicy is that of rules whose policies have none; it is Fail unless set.
+	// FailurePolicy is that of rules whose policies have none; it is Fail unless set. Another text than that of
+	// Fail or Ignore is an error of Run.
 	FailurePolicy usher.FailurePolicy
 	// RuleTimeout limits the run time of the programs of one rule for one request; 0 means one second.
 	RuleTimeout time.Duration
@@ -67,6 +68,8 @@ type Live struct {
 	current *current.Live
 	facts   fact.Resolver
 	started atomic.Bool
+	// failurePolicy is as in the options, where Run refuses it if it is none.
+	failurePolicy usher.FailurePolicy
 }
 
 // New returns a Live without policies; Run loads them.
@@ -88,30 +91,33 @@ func New(o Options) *Live {
 			o.OnUpdate()
 		}
 	}
-	return &Live{current: current.New(options), facts: o.Facts}
+	return &Live{current: current.New(options), facts: o.Facts, failurePolicy: o.FailurePolicy}
 }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is
 // enforced before each has handed over its policies once. If two sources have a policy of the same
 // kind, namespace and name, that of the earlier argument is used. Without a source everything would be
-// allowed: that is an error, and so is a second call. Sources without policies allow everything, too, since
+// allowed: that is an error, and so are a source that is nil, and a second call. Sources without policies allow everything, too, since
 // these may come later: that is one of the [Live.Problems], and a warning in the log.
 func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	if !l.started.CompareAndSwap(false, true) {
 		return errors.New("run policies: Run was called before: make another Live")
 	}
-	if len(sources) == 0 {
-		sources = []source.Source{noSource{}}
+	switch policy := l.failurePolicy; {
+	case len(sources) == 0:
+		sources = []source.Source{unusable{errors.New("there is no source of policies: name one")}}
+	case slices.Contains(sources, nil):
+		sources = []source.Source{unusable{errors.New("a source of policies is nil")}}
+	case policy != "" && policy != usher.Fail && policy != usher.Ignore:
+		sources = []source.Source{unusable{fmt.Errorf("FailurePolicy is %q: write Fail or Ignore", policy)}}
 	}
 	return l.current.Run(ctx, sources...)
 }
 
-// noSource fails, so that a program that waits for policies learns that there are none.
-type noSource struct{}
+// An unusable source fails, so that a program that waits for policies learns why there are none.
+type unusable struct{ err error }
 
-func (noSource) Run(context.Context, func(source.Set)) error {
-	return errors.New("there is no source of policies: name one")
-}
+func (u unusable) Run(context.Context, func(source.Set)) error { return u.err }
 
 // WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
 // ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded], and says

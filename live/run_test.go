@@ -21,6 +21,8 @@ func TestRunRefuses(t *testing.T) {
 		err     string
 	}{
 		{"no source", live.Options{}, nil, "there is no source of policies"},
+		{"a source that is nil", live.Options{}, []source.Source{dir.New("."), nil}, "a source of policies is nil"},
+		{"a failure policy that is none", live.Options{FailurePolicy: "ignore"}, []source.Source{dir.New(".")}, `FailurePolicy is "ignore": write Fail or Ignore`},
 		{"a source without a path", live.Options{}, []source.Source{dir.New()}, "there are no paths"},
 	} {
 		l := live.New(row.options)

@@ -99,8 +99,9 @@ func generated(r *usher.Request, object map[string]any) (named map[string]any, n
 	return named, name
 }
 
-// RequestOf returns the request of an AdmissionReview, of the phase Mutate. It shares the bytes of the
-// objects. That of nil, as in a review without a request, has no operation, so that policies refuse to decide it.
+// RequestOf returns the request of an AdmissionReview, of the phase Mutate: a decider that gets only that one does
+// not validate, so that what validation denies would be allowed. [Decide] asks about both phases. It shares the
+// bytes of the objects. That of nil, as in a review without a request, has no operation, so that policies refuse to decide it.
 func RequestOf(r *admissionv1.AdmissionRequest) *usher.Request {
 	if r == nil {
 		return &usher.Request{Phase: usher.Mutate}

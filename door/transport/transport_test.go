@@ -320,6 +320,9 @@ func TestWrapChecksItsOptions(t *testing.T) {
 		"a failure policy that is none": func() (*rest.Config, error) {
 			return transport.Wrap(&rest.Config{}, usher.DeciderFunc(allow), transport.Options{FailurePolicy: "ignore"})
 		},
+		"a user who is nobody": func() (*rest.Config, error) {
+			return transport.Wrap(&rest.Config{}, usher.DeciderFunc(allow), transport.Options{User: &usher.User{}})
+		},
 	} {
 		if _, err := wrap(); err == nil {
 			t.Errorf("%s: no error", reason)
@@ -340,7 +343,7 @@ func TestTypedError(t *testing.T) {
 		said := &bytes.Buffer{}
 		config, err := transport.Wrap(&rest.Config{
 			Host: serve(t), ContentConfig: rest.ContentConfig{ContentType: contentType}, WarningHandler: rest.NewWarningWriter(said, rest.WarningWriterOptions{}),
-		}, usher.DeciderFunc(deny), transport.Options{User: &usher.User{}})
+		}, usher.DeciderFunc(deny), transport.Options{User: &usher.User{Name: "jane"}})
 		if err != nil {
 			t.Fatal(err)
 		}
