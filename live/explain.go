@@ -26,10 +26,10 @@ import (
 // RBAC say is not in it.
 //
 // The decision must be about this request: one that has findings of rules of the other phase is an error, and so is one
-// to authorize with another verdict than that of the policies in force now. After admission.Decide of door/admission, the
+// with another verdict, or other outcomes of rules, than the policies in force now have. After admission.Decide of door/admission, the
 // requests of both decisions are in its result. No request is an error.
 //
-// It evaluates the expressions again, which takes several times as long as to decide, by the policies that are in
+// It decides the request again, and evaluates the expressions, which takes several times as long as to decide, by the policies that are in
 // force now, and resolves the facts that they need once more.
 func (l *Live) Explain(ctx context.Context, r *usher.Request, d usher.Decision) ([]byte, error) {
 	told, err := l.explain(ctx, r, d)
@@ -81,8 +81,46 @@ func (l *Live) explain(ctx context.Context, r *usher.Request, d usher.Decision) 
 	if err := inPhase(l.current.RulesAt(""), r.Phase, d.Findings); err != nil {
 		return nil, err
 	}
+	now, err := l.current.Decide(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := same(now, d); err != nil && ctx.Err() == nil {
+		return nil, err
+	}
 	told, err := explain.Of(ctx, l.current.RulesAt(r.Entry), r, d, explain.Options{Facts: l.facts})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // Some of the values are missing.
+	}
 	return &admission{told}, err
+}
+
+// same returns an error if a decision differs from that of the policies in force now.
+func same(now, d usher.Decision) error {
+	says, said := outcomes(now), outcomes(d)
+	for i := range max(len(says), len(said)) {
+		switch {
+		case i >= len(says):
+			return fmt.Errorf("the decision has %s, the policies in force now do not: %s", said[i], otherwise)
+		case i >= len(said):
+			return fmt.Errorf("the policies in force now have %s, the decision does not: %s", says[i], otherwise)
+		case says[i] != said[i]:
+			return fmt.Errorf("the policies in force now say %s, the decision %s: %s", says[i], said[i], otherwise)
+		}
+	}
+	return nil
+}
+
+const otherwise = "it is of another request, or they, or what they read, have changed"
+
+// outcomes are the verdict of a decision, and the outcome of each rule, in evaluation order.
+func outcomes(d usher.Decision) []string {
+	all := []string{authz.Verdict(d.Verdict)}
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		all = append(all, fmt.Sprintf("%s of %s of %s", f.Outcome, f.Rule, f.Policy))
+	}
+	return all
 }
 
 // explainAccess explains what the policies in force decide about a request to authorize.

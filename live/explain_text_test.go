@@ -2,6 +2,7 @@ package live_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,6 +69,22 @@ func TestExplainTextOfOthers(t *testing.T) {
 	text, err := decider.ExplainText(t.Context(), request, decision)
 	if err != nil || strings.Contains(text, "\x1b") || strings.Contains(text, "\n  validate: allow") || !strings.Contains(text, "gone") {
 		t.Errorf("explained as %q, error %v", text, err)
+	}
+	other := deployment()
+	other.Object = usher.RawObject([]byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":2}}`))
+	allowed, err := decider.Decide(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason, d := range map[string]usher.Decision{"none": {}, "of another request": allowed, "without findings": usher.Denied("no")} {
+		if text, err := decider.ExplainText(t.Context(), request, d); err == nil || !strings.Contains(err.Error(), "it is of another request") {
+			t.Errorf("a decision that is %s: explained as %q, error %v", reason, text, err)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if text, err := decider.ExplainText(ended, request, decision); !errors.Is(err, context.Canceled) {
+		t.Errorf("the context is done: explained as %q, error %v", text, err)
 	}
 	// admission.Decide has no request of the phase Validate after a denial.
 	if _, err := decider.ExplainText(t.Context(), nil, usher.Decision{}); err == nil {
