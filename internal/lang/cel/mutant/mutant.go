@@ -20,15 +20,15 @@ type Mutant struct {
 	Expression string
 }
 
-// Of returns the mutants of an expression: with other operators, without a clause, a negation or an
-// item of a list, and with other constants. None are returned for what does not parse.
+// Of returns the mutants of an expression: with other operators, without a clause, a negation, an
+// item of a list or one of several lists that are added, and with other constants. None are returned for what does not parse.
 func Of(expression string) []Mutant {
 	count := 0
 	first, info := parse(expression)
 	if first == nil {
 		return nil
 	}
-	walk(first, func(ast.Expr, bool) { count++ })
+	walk(first, func(ast.Expr, role) { count++ })
 	var all []Mutant
 	seen := map[string]bool{expression: true, write(first, info): true}
 	for i := range count {
@@ -37,9 +37,9 @@ func Of(expression string) []Mutant {
 			tree, info := parse(expression)
 			change := ""
 			at := 0
-			walk(tree, func(e ast.Expr, fallback bool) {
+			walk(tree, func(e ast.Expr, as role) {
 				if at == i {
-					change = mutate(e, info, choice, fallback)
+					change = mutate(e, info, choice, as)
 				}
 				at++
 			})
@@ -77,52 +77,105 @@ func write(e ast.Expr, info *ast.SourceInfo) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// walk visits an expression and its parts. Fallback says that the part is an argument of orValue.
-func walk(e ast.Expr, visit func(e ast.Expr, fallback bool)) {
-	var step func(ast.Expr, bool)
-	step = func(e ast.Expr, fallback bool) {
-		visit(e, fallback)
+// A role is what the place of a part says about it.
+type role int
+
+const (
+	anything role = iota
+	// fallback is an argument of orValue.
+	fallback
+	// list is what a macro goes through, or in searches, if it is a sum.
+	list
+)
+
+// walk visits an expression and its parts.
+func walk(e ast.Expr, visit func(e ast.Expr, as role)) {
+	var step func(ast.Expr, role)
+	step = func(e ast.Expr, as role) {
+		visit(e, as)
 		switch e.Kind() {
 		case ast.SelectKind:
-			step(e.AsSelect().Operand(), false)
+			step(e.AsSelect().Operand(), anything)
 		case ast.CallKind:
 			call := e.AsCall()
 			if call.IsMemberFunction() {
-				step(call.Target(), false)
+				step(call.Target(), ofTarget(call.FunctionName()))
 			}
 			for i, arg := range call.Args() {
 				if i == 1 && call.FunctionName() == operators.OptSelect {
 					// It is the name of a field.
 					continue
 				}
-				step(arg, call.FunctionName() == "orValue")
+				step(arg, ofArgument(e, i, as))
 			}
 		case ast.ListKind:
 			for _, element := range e.AsList().Elements() {
-				step(element, false)
+				step(element, anything)
 			}
 		case ast.MapKind:
 			for _, entry := range e.AsMap().Entries() {
-				step(entry.AsMapEntry().Value(), false)
+				step(entry.AsMapEntry().Value(), anything)
 			}
 		case ast.StructKind:
 			for _, field := range e.AsStruct().Fields() {
-				step(field.AsStructField().Value(), false)
+				step(field.AsStructField().Value(), anything)
 			}
 		}
 	}
-	step(e, false)
+	step(e, anything)
+}
+
+// ofTarget returns the role of what a member function is called on.
+func ofTarget(function string) role {
+	switch function {
+	case operators.All, operators.Exists, operators.ExistsOne, "existsOne", operators.Filter, operators.Map:
+		return list
+	}
+	return anything
+}
+
+// ofArgument returns the role of an argument of a call that has a role itself.
+func ofArgument(e ast.Expr, i int, as role) role {
+	switch function := e.AsCall().FunctionName(); {
+	case function == "orValue":
+		return fallback
+	case function == operators.In && i == 1, function == operators.Add && (as == list || isList(e)):
+		return list
+	}
+	return anything
+}
+
+// isList reports whether an expression is a list, by its form.
+func isList(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.ListKind:
+		return true
+	case ast.CallKind:
+		call := e.AsCall()
+		switch call.FunctionName() {
+		case operators.Filter, operators.Map:
+			return call.IsMemberFunction()
+		case "orValue", operators.Add:
+			return slices.ContainsFunc(call.Args(), isList)
+		case operators.Conditional:
+			return slices.ContainsFunc(call.Args()[1:], isList)
+		}
+	}
+	return false
 }
 
 // mutate makes one of the changes that a part can have, and describes it; there are no more choices
 // if it is empty.
-func mutate(e ast.Expr, info *ast.SourceInfo, choice int, fallback bool) string {
+func mutate(e ast.Expr, info *ast.SourceInfo, choice int, as role) string {
 	switch e.Kind() {
 	case ast.CallKind:
+		if e.AsCall().FunctionName() == operators.Add && (as == list || isList(e)) {
+			return without(e, info, choice)
+		}
 		return mutateCall(e, info, choice)
 	case ast.LiteralKind:
 		if choice == 0 {
-			return mutateLiteral(e, info, fallback)
+			return mutateLiteral(e, info, as)
 		}
 	case ast.ListKind:
 		elements := e.AsList().Elements()
@@ -181,7 +234,7 @@ func mutateCall(e ast.Expr, info *ast.SourceInfo, choice int) string {
 	return ""
 }
 
-// without leaves out a clause of && or ||, or a branch of ?:.
+// without leaves out a clause of && or ||, a branch of ?:, or one of two lists that are added.
 func without(e ast.Expr, info *ast.SourceInfo, choice int) string {
 	args := e.AsCall().Args()
 	function := e.AsCall().FunctionName()
@@ -206,24 +259,24 @@ func spelled(function string) string {
 
 // mutateLiteral makes a constant another one. Texts and numbers that replace what is absent are
 // left: whether they are told apart from others says nothing.
-func mutateLiteral(e ast.Expr, info *ast.SourceInfo, fallback bool) string {
+func mutateLiteral(e ast.Expr, info *ast.SourceInfo, as role) string {
 	before := write(e, info)
 	factory := ast.NewExprFactory()
 	switch v := e.AsLiteral().(type) {
 	case types.Bool:
 		e.SetKindCase(factory.NewLiteral(e.ID(), !v))
 	case types.Int:
-		if fallback {
+		if as == fallback {
 			return ""
 		}
 		e.SetKindCase(factory.NewLiteral(e.ID(), v+1))
 	case types.Double:
-		if fallback {
+		if as == fallback {
 			return ""
 		}
 		e.SetKindCase(factory.NewLiteral(e.ID(), v+1))
 	case types.String:
-		if fallback {
+		if as == fallback {
 			return ""
 		}
 		e.SetKindCase(factory.NewLiteral(e.ID(), v+"-mutant"))

@@ -26,6 +26,13 @@ func TestOf(t *testing.T) {
 			`a.?b[?"c-mutant"].orValue("") == "" || a.?d.orValue(false)`, `a.?b[?"c"].orValue("") == "-mutant" || a.?d.orValue(false)`,
 			`a.?b[?"c"].orValue("") == "" || a.?d.orValue(true)`,
 		}},
+		{"lists that are added, by what is asked of them", "(a.b + a.c).all(d, d.e)", []string{"(a.b + a.c).exists(d, d.e)", "a.b.all(d, d.e)", "a.c.all(d, d.e)"}},
+		{"or by an item of them", "a in b + c.d", []string{"a in b", "a in c.d"}},
+		{"or by one of them", "a.b + a.?c.orValue([]) + a.d", []string{"a.b + a.?c.orValue([])", "a.d", "a.b + a.d", "a.?c.orValue([]) + a.d"}},
+		{"filtered lists, and lists of some cases", "a + (b ? [c] : []) + d.filter(e, e.f)", []string{
+			"a + (b ? [c] : [])", "d.filter(e, e.f)", "a + d.filter(e, e.f)", "(b ? [c] : []) + d.filter(e, e.f)", "a + [c] + d.filter(e, e.f)", "a + [] + d.filter(e, e.f)",
+		}},
+		{"texts and numbers that are added", "a.b + a.c == a.?d.orValue('')", []string{`a.b + a.c != a.?d.orValue("")`}},
 		{"a syntax error", "a ==", nil},
 		{"nothing to change", "object.spec.enabled", nil},
 	} {
