@@ -193,6 +193,9 @@ func TestNames(t *testing.T) {
 	if d := cmp.Diff([]string{"e", "b", "c"}, rows[0].Names); d != "" {
 		t.Errorf("names (-want +got):\n%s", d)
 	}
+	if !rows[0].MoreNames {
+		t.Error("nothing says that there are others")
+	}
 }
 
 // TestRowsAreBounded: a log with ever new users costs no more than a number of rows.

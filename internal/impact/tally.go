@@ -28,6 +28,8 @@ type Row struct {
 	Example Example `json:"example"`
 	// Names are those of the first objects, three at most.
 	Names []string `json:"names,omitempty"`
+	// MoreNames says that there are other objects.
+	MoreNames bool `json:"moreNames,omitempty"`
 }
 
 // An Example is one request of a [Row].
@@ -92,7 +94,9 @@ func (c *counted) addName(number int, name string) {
 	}
 	c.names[i].first = min(c.names[i].first, number)
 	slices.SortFunc(c.names, func(a, b numbered) int { return cmp.Compare(a.first, b.first) })
-	c.names = c.names[:min(len(c.names), mostNames)]
+	if len(c.names) > mostNames {
+		c.names, c.MoreNames = c.names[:mostNames], true
+	}
 }
 
 // NewTally returns a tally without requests.

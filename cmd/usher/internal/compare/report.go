@@ -142,6 +142,9 @@ func where(r *impact.Row) string {
 	if len(r.Names) > 0 {
 		text += ": " + strings.Join(r.Names, ", ")
 	}
+	if r.MoreNames {
+		text += " and others"
+	}
 	return text
 }
 
