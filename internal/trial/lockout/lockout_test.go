@@ -409,13 +409,19 @@ func TestTenantsAreToldOfTheirNamespace(t *testing.T) {
 	t.Parallel()
 	const policy = "apiVersion: usher.dev/v1alpha1\nkind: ObjectPolicy\nmetadata: {name: p, namespace: %s}\n" +
 		`spec: {matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [%s], resources: [%s]}]}, validations: [{expression: "false", message: closed}]}`
-	for _, row := range []struct{ namespace, operations, resources, want string }{
-		{"team-a", "CREATE", "configmaps", "the rule refuses a request in team-a that Kubernetes and its administrators depend on: a namespace gets the CA of the cluster (closed)"},
-		{"team-a", "DELETE", "pods", "requests in team-a that Kubernetes and its administrators depend on: kube-scheduler removes a pod for one that is more important, "},
-		{"kube-system", "CREATE", "pods", "a request without which a cluster cannot recover: "},
+	for _, row := range []struct{ namespace, operations, resources, want, do string }{
+		{
+			"team-a", "CREATE", "configmaps", "the rule refuses a request in team-a that Kubernetes and its administrators depend on: a namespace gets the CA of the cluster (closed)",
+			"exclude them with excludeSubjects: [{serviceAccounts: [kube-system/root-ca-cert-publisher]}], ",
+		},
+		{
+			"team-a", "DELETE", "pods", "requests in team-a that Kubernetes and its administrators depend on: kube-scheduler removes a pod for one that is more important, ",
+			"exclude them with excludeSubjects, ",
+		},
+		{"kube-system", "CREATE", "pods", "a request without which a cluster cannot recover: ", "exclude them with excludeSubjects"},
 	} {
 		problems := lockout.Problems(check(t, installed, fmt.Sprintf(policy, row.namespace, row.operations, row.resources)))
-		if len(problems) != 1 || !strings.Contains(problems[0].What, row.want) || problems[0].Severity != rule.Error {
+		if len(problems) != 1 || !strings.Contains(problems[0].What, row.want) || !strings.HasPrefix(problems[0].Do, row.do) || problems[0].Severity != rule.Error {
 			t.Errorf("%v: %v", row, problems)
 		}
 		if row.namespace == "team-a" && len(problems) > 0 && strings.Contains(problems[0].What, "control-plane") {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/printable"
@@ -45,7 +47,7 @@ func Problems(findings []Finding) []rule.Problem {
 		p := rule.Problem{
 			Policy: first.Policy, Severity: rule.Error, Field: first.Rule,
 			What: fmt.Sprintf("%s %s: %s", verb(key.effect), about(some), listed(few, len(some))),
-			Do:   remedy(first.Policy) + where(few),
+			Do:   remedy(first.Policy, subjects(some)) + where(few),
 		}
 		if first.Suspended {
 			p.What = "once in force, " + p.What
@@ -148,17 +150,27 @@ func where(some []Finding) string {
 	return fmt.Sprintf(" (%s are namespaces of samples: docs/checking.md#lock-out)", printable.List(names, "and"))
 }
 
-// remedy says how a policy of a kind leaves out requests.
-func remedy(p usher.PolicyRef) string {
+// subjects is the field that excludes who sends the requests of findings, written out if that is one ServiceAccount.
+func subjects(some []Finding) string {
+	const field = "excludeSubjects"
+	namespace, name, err := serviceaccount.SplitUsername(some[0].User)
+	if err != nil || slices.ContainsFunc(some, func(f Finding) bool { return f.User != some[0].User }) {
+		return field
+	}
+	return fmt.Sprintf("%s: [{serviceAccounts: [%s/%s]}]", field, namespace, name)
+}
+
+// remedy says how a policy of a kind leaves out requests, by excludeSubjects as it is to be written.
+func remedy(p usher.PolicyRef, excludeSubjects string) string {
 	switch kind, _ := api.KindCalled(p.Kind); {
 	case kind.ObjectPolicy && kind.Namespaced:
-		return "exclude them with excludeSubjects, matchConstraints.objectSelector or matchConditions"
+		return "exclude them with " + excludeSubjects + ", matchConstraints.objectSelector or matchConditions"
 	case kind.Namespaced:
 		return "select fewer objects"
 	case kind.Foreign:
 		return "exclude them with matchConstraints.namespaceSelector, excludeResourceRules or matchConditions"
 	case kind.ObjectPolicy:
-		return "exclude them with matchConstraints.namespaceSelector, excludeSubjects or a ClusterPolicyExemption"
+		return "exclude them with matchConstraints.namespaceSelector, " + excludeSubjects + " or a ClusterPolicyExemption"
 	}
 	return "select fewer objects, or exclude namespaces with --webhook-namespace-selector"
 }
