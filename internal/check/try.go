@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,10 +15,6 @@ import (
 	"github.com/usher-dev/usher/internal/trial"
 )
 
-// longestTrial limits the time to try a policy. One that takes longer is tried once more after all others,
-// for all the time that it may take: the machine may have been busy.
-const longestTrial = time.Second
-
 // A NotTried is a policy that was not tried on all of its kinds.
 type NotTried struct {
 	Policy usher.PolicyRef `json:"policy"`
@@ -27,7 +22,8 @@ type NotTried struct {
 }
 
 // Try tries policies without errors, or with no others than fields that are not known, and returns the
-// findings. A policy that takes longer than timeout, unless that is 0, gets that as a problem. The error is
+// findings. One that takes longer than it may when it is written is tried once more after all others, for all the time
+// that it may take: the machine may have been busy. A policy that takes longer than timeout, unless that is 0, gets that as a problem. The error is
 // that of ctx.
 func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []NotTried, error) {
 	var problems []rule.Problem
@@ -44,7 +40,7 @@ func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled
 		if slices.ContainsFunc(rule.Errors(rule.Written(c.Problems)), func(p rule.Problem) bool { return !slices.Contains(c.Policy.Unknown, p.Field) }) {
 			continue
 		}
-		result, err := triedWithin(ctx, longestTrial, timeout, c, try)
+		result, err := triedWithin(ctx, compile.LongestTrial, timeout, c, try)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -58,14 +54,14 @@ func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled
 		longest, limit := time.Hour, time.Duration(0)
 		if timeout > 0 {
 			// What ends when it is told to has not stalled.
-			longest, limit = timeout, timeout+longestTrial
+			longest, limit = timeout, timeout+compile.LongestTrial
 		}
 		result, err := triedWithin(ctx, longest, limit, c, try)
 		if err != nil {
 			return nil, nil, err
 		}
 		if result.Cut {
-			result.Skipped = []string{fmt.Sprintf("everything: that takes longer than %s", longest)}
+			result.Skipped = []string{result.TooSlow(longest)}
 		}
 		note(c, result)
 	}

@@ -18,6 +18,9 @@ type Checker interface {
 	Check(ctx context.Context, p api.Policy, depth Depth) Checked
 }
 
+// LongestTrial limits the time to try a policy, whatever limits the trial has for its parts.
+const LongestTrial = time.Second
+
 // Depth says what a [Checker] does with a policy.
 type Depth int
 

@@ -27,7 +27,7 @@ func isUsual(of typecheck.Target) bool {
 
 // tryAdmission tries an admission policy on the kinds of its constraints, as if a binding put it into
 // force for all of them. What reads parameters cannot be tried without them.
-func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Compiled, words words) []rule.Problem {
+func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Compiled, words words, slowest *Slowest) []rule.Problem {
 	p := c.Typed()
 	targets, _ := targetsOf(set, p.Matches())
 	targets = slices.DeleteFunc(targets, func(of typecheck.Target) bool { return neverSeen(set, c, of) })
@@ -39,7 +39,7 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, c *compile.Comp
 		return nil
 	}
 	var problems []rule.Problem
-	about := explained{targets: targets, broad: broad, selects: !readsNamespace(p), depends: dependsOnUsers(p), refuses: forSomeUsers(c)}
+	about := explained{slowest: slowest, targets: targets, broad: broad, selects: !readsNamespace(p), depends: dependsOnUsers(p), refuses: forSomeUsers(c)}
 	for _, r := range p.Unbound() {
 		t.free(&r, p, targets)
 		if never := neverEqual(set, &r); len(never) > 0 {

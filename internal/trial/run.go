@@ -72,6 +72,8 @@ type explained struct {
 	refuses bool
 	// data are those of an object policy, nil if trials do not have them.
 	data *sampleData
+	// slowest is the slowest rule so far.
+	slowest *Slowest
 }
 
 // tryRule tries a rule on each kind that it selects by name.
@@ -262,7 +264,9 @@ func (t *run) problem(what, do string) rule.Problem {
 // do not have. It records what the rule does.
 func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
 	t.world.begin()
+	begin := time.Now()
 	decision, err := t.decider.Decide(ctx, t.request(operation, object))
+	t.explained.slowest.note(t.rule.Name, time.Since(begin))
 	// After a pause of the whole process the limit of the rule can be noticed before that of ctx.
 	if end, limited := ctx.Deadline(); err != nil || ctx.Err() != nil || limited && time.Now().After(end) {
 		return nil //nolint:nilerr // It says nothing about the rule.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -69,6 +70,8 @@ type Report struct {
 	Unsettled bool
 	// Cut says that the time was over before everything was tried.
 	Cut bool
+	// Slowest is the slowest rule of those that were tried.
+	Slowest Slowest
 
 	// advised names a custom kind of a cluster by whose schema types in expressions are wrong; "" if there is none.
 	advised string
@@ -76,9 +79,33 @@ type Report struct {
 	schemas map[schema.GroupVersionKind]*kind.Schema
 }
 
-// Same reports whether both say the same, whatever the schemas by which the policy was tried.
+// Slowest is a rule, and how long it took for the request for which it took longest.
+type Slowest struct {
+	Rule string
+	Took time.Duration
+}
+
+// note notes that a rule took so long.
+func (s *Slowest) note(name string, took time.Duration) {
+	if s != nil && took > s.Took {
+		s.Rule, s.Took = name, took
+	}
+}
+
+// TooSlow says that a policy was not tried within a time: which rule is slow, and where it is said what time it has when it
+// decides.
+func (r Report) TooSlow(longest time.Duration) string {
+	text := fmt.Sprintf("everything: that takes longer than %s", longest)
+	if r.Slowest.Rule != "" {
+		text += fmt.Sprintf("; %s took up to %s for one request (what it may take: docs/install.md#when-policies-are-slow-costly-or-fail)", r.Slowest.Rule, r.Slowest.Took.Round(time.Millisecond))
+	}
+	return text
+}
+
+// Same reports whether both say the same, whatever the schemas by which the policy was tried, and how long it took.
 func (r Report) Same(other Report) bool {
 	r.schemas, other.schemas = nil, nil
+	r.Slowest, other.Slowest = Slowest{}, Slowest{}
 	return reflect.DeepEqual(r, other)
 }
 
@@ -145,7 +172,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 		reads := useProblems(set, r)
 		result.Problems = append(result.Problems, reads...)
 		told := slices.ContainsFunc(c.Problems, func(p rule.Problem) bool { return strings.HasPrefix(p.Field, r.Name) })
-		result.Problems = append(result.Problems, t.tryRule(ctx, set, r, words, explained{reads: len(reads) > 0, step: told, refuses: slices.ContainsFunc(refuses, func(p rule.Problem) bool { return p.Field == r.Name })})...)
+		result.Problems = append(result.Problems, t.tryRule(ctx, set, r, words, explained{slowest: &result.Slowest, reads: len(reads) > 0, step: told, refuses: slices.ContainsFunc(refuses, func(p rule.Problem) bool { return p.Field == r.Name })})...)
 	}
 	consequence := consequenceOf(&c)
 	for i := range result.Problems {
@@ -223,7 +250,7 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	result.Problems = append(result.Problems, noKind...)
 	if len(problems) == 0 && len(rule.Errors(noKind)) == 0 {
 		// What is said of types explains what requests would come to.
-		problems = t.tryAdmission(ctx, set, c, words)
+		problems = t.tryAdmission(ctx, set, c, words, &result.Slowest)
 	}
 	result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
 	result.Unsettled = result.Unsettled || len(wrong)+len(skipped)+len(noKind) > 0 || len(problems) > 0 && len(custom) > 0

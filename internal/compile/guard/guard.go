@@ -269,15 +269,12 @@ func oldPolicy(r *usher.Request) api.Object {
 	return old.Object
 }
 
-// longestTrial limits the time to try a policy, whatever limits the trial has for its parts.
-const longestTrial = time.Second
-
 // try tries a policy on sample objects.
 func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
 	if g.options.Trial == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, longestTrial)
+	ctx, cancel := context.WithTimeout(ctx, compile.LongestTrial)
 	defer cancel()
 	problems := eachPart(c, func(p compile.Compiled) []rule.Problem { return g.options.Trial(ctx, p) })
 	if c.Candidate != nil {
