@@ -311,9 +311,12 @@ func (p *printer) explain(i served.Item) string {
 	if d.Code != 0 {
 		more = fmt.Sprintf("code %d, ", d.Code) + more
 	}
-	command := "with messages and values: "
+	what, command := "with messages and values", served.ExplainLine(d)
 	if d.Failed || d.Verdict == recent.Errored {
-		command = "the error is in the log of this replica, with this uid; to see whether it fails again: "
+		what = "the error is in the log of this replica, with this uid; to see whether it fails again"
 	}
-	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, command+served.ExplainLine(d)) + "\n"
+	if strings.HasSuffix(command, served.AnyGroup) {
+		what += " (the groups are in the log of the server)"
+	}
+	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, what+": "+command) + "\n"
 }

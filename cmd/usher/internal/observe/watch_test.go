@@ -326,13 +326,13 @@ func TestWatchLines(t *testing.T) {
     with messages and values: usher explain --from-cluster OBJECT.yaml --operation CREATE --as system:serviceaccount:ci:robot
 12:00:01.000 allowed UPDATE Pod shop/a\x1b[2J b\u202e x'; rm -rf ~ [changed, warned]
     took 0s, uid , replica URL
-    with messages and values: usher explain --from-cluster OBJECT.yaml --operation UPDATE --as 'x'\''; rm -rf ~'
+    with messages and values (the groups are in the log of the server): usher explain --from-cluster OBJECT.yaml --operation UPDATE --as 'x'\''; rm -rf ~' --as-group GROUP
 12:00:02.000 denied  list secrets shop/* jane
     took 0s, uid , replica URL
-    with messages and values: usher authz can-i list secrets -n shop --as jane
+    with messages and values (the groups are in the log of the server): usher authz can-i list secrets -n shop --as jane --as-group GROUP
 12:00:03.000 error   get /metrics jane
     took 0s, uid , replica URL
-    the error is in the log of this replica, with this uid; to see whether it fails again: usher authz can-i --url 'GET /metrics' --as jane
+    the error is in the log of this replica, with this uid; to see whether it fails again (the groups are in the log of the server): usher authz can-i --url 'GET /metrics' --as jane --as-group GROUP
 `, "URL", r.server.URL)
 	for i := range 4 {
 		at := noon.Add(time.Duration(i) * time.Second)

@@ -79,11 +79,17 @@ func Policy(ref usher.PolicyRef) string {
 	return Quote(rule.FullName(ref))
 }
 
-// ExplainLine returns the command that explains such a decision.
+// AnyGroup is the argument of an [ExplainLine] for the groups of a user, which decisions do not have.
+const AnyGroup = " --as-group GROUP"
+
+// ExplainLine returns the command that explains such a decision. The groups of service accounts follow from their names.
 func ExplainLine(d *recent.Decision) string {
 	as := ""
 	if d.User != "" {
 		as = " --as " + Quote(d.User)
+		if !strings.HasPrefix(d.User, "system:serviceaccount:") {
+			as += AnyGroup
+		}
 	}
 	if d.Phase == string(usher.Authorize) {
 		if d.Path != "" {
