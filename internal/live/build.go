@@ -69,7 +69,7 @@ func (l *Live) build(sets []*merged) built {
 	}
 	l.params.expect(compile.NeedsOf(enforced))
 	offer := updateCandidates(l, enforced)
-	next := l.enforce(enforced, policies, status, offer)
+	next := l.enforce(enforced, suspended, policies, status, offer)
 	next.exemptions = exemptionStates(versions, ineffective)
 	next.enforced, next.elsewhere = enforced, l.elsewhere
 	l.uses.expect(next.exemptions)
@@ -130,7 +130,7 @@ func (c *choice) leaveOut(ref usher.PolicyRef, policy api.Policy, problem rule.P
 }
 
 // enforce creates engines for compiled policies: one for writes, one for requests to authorize.
-func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, offer candidate.Offer) snapshot {
+func (l *Live) enforce(enforced, suspended []compile.Compiled, policies []rule.State, status Status, offer candidate.Offer) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = written(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: authzengine.New(authzindex.New(accessRules), l.options.Access)}
@@ -139,7 +139,7 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 	}
 	l.index = index.Update(l.index, rules)
 	guarded := l.options.guard(l.tally)
-	guarded.Trial = l.options.tryExemption(enforced, l.elsewhere)
+	guarded.Trial = l.options.tryExemption(enforced, suspended, l.elsewhere)
 	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), guarded)
 	next.entries = engine.NewEntries(rules, next.coverage.Entries(), writes, func(some []rule.Rule) usher.Decider {
 		return engine.New(index.New(some), l.options.Facts, l.options.Engine)

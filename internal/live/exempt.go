@@ -16,21 +16,45 @@ import (
 )
 
 // tryExemption adds to what trying a policy that is written finds why an exemption or a candidate will not be
-// effective, as its status will say. Enforced are the policies in force.
-func (o Options) tryExemption(enforced []compile.Compiled, elsewhere []api.Policy) func(context.Context, compile.Compiled) []rule.Problem {
+// effective, as its status will say. Enforced are the policies in force. Those
+// that are suspended exist: an exemption may be from them.
+func (o Options) tryExemption(enforced, suspended []compile.Compiled, elsewhere []api.Policy) func(context.Context, compile.Compiled) []rule.Problem {
 	return func(ctx context.Context, c compile.Compiled) []rule.Problem {
 		problems := o.Trial(ctx, c)
 		if c.Exemption == nil && c.Candidate == nil {
 			return problems
 		}
-		others := slices.DeleteFunc(slices.Clone(enforced), func(other compile.Compiled) bool { return other.Ref == c.Ref })
+		later := exemptsLater(c, enforced, suspended)
+		others := slices.Clone(enforced)
+		if c.Exemption != nil {
+			others = append(others, suspended...)
+		}
+		others = slices.DeleteFunc(others, func(other compile.Compiled) bool { return other.Ref == c.Ref })
 		for _, p := range compile.Ineffective(append(others, c), elsewhere, o.Engine.Now()) {
 			if p.Policy == c.Ref && p.Field != "spec.expiresAt" {
-				problems = append(problems, p)
+				later = append(later, p)
 			}
 		}
-		return problems
+		return append(problems, later...)
 	}
+}
+
+// exemptsLater returns a warning if an exemption is from suspended policies, and from none in force.
+func exemptsLater(c compile.Compiled, enforced, suspended []compile.Compiled) []rule.Problem {
+	if c.Exemption == nil {
+		return nil
+	}
+	from := func(p compile.Compiled) bool {
+		_, ok := c.Exemption.For(p.Ref)
+		return ok
+	}
+	i := slices.IndexFunc(suspended, from)
+	if i < 0 || slices.ContainsFunc(enforced, from) {
+		return nil
+	}
+	return []rule.Problem{c.Place(rule.Problem{
+		Severity: rule.Warning, Field: "spec.policyRefs", What: fmt.Sprintf("%s is suspended: the exemption counts when it is in force again", suspended[i].Ref),
+	})}
 }
 
 // Exemptions returns the state of each exemption, in force or not, with its uses so far.

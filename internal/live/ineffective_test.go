@@ -63,10 +63,11 @@ func TestExemptionsWithoutEffectAreWarnedOf(t *testing.T) {
 	}
 	source := newScript()
 	h := startWith(t, live.Options{}, source)
-	source.update(set(policy("open", `"namespaceExemptions": "Allow",`), policy("closed", "")))
+	source.update(set(policy("open", `"namespaceExemptions": "Allow",`), policy("closed", ""), policy("off", `"namespaceExemptions": "Allow", "suspend": true,`)))
 	h.next()
 	for name, want := range map[string]string{
 		"open": "", "closed": "ClusterObjectPolicy closed does not permit exemptions of namespaces", "mistyped": "there is no ClusterObjectPolicy mistyped in force here",
+		"off": "ClusterObjectPolicy off is suspended: the exemption counts when it is in force again",
 	} {
 		text := fmt.Sprintf(`{"apiVersion": "usher.dev/v1alpha1", "kind": "PolicyExemption", "metadata": {"name": "e", "namespace": "shop"}, "spec": {
 			"policyRefs": [{"kind": "ClusterObjectPolicy", "name": %q}], "reason": "r", "owner": "o", "expiresAt": %q}}`, name, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
