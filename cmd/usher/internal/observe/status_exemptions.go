@@ -40,10 +40,10 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 		ref := compile.Ref(object)
 		run := "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o yaml"
 		if why := notInForce(object); why != "" {
-			if strings.HasPrefix(why, v1alpha1.ReasonUnproven+": ") {
+			if strings.Contains(why, ": "+v1alpha1.ReasonUnproven+": ") {
 				why += "; if it is right: usher authz adopt " + served.Object(ref.Kind, ref.Namespace, ref.Name)
 			}
-			all = append(all, exemption{lookAt{ref, printable.Line("exempts nothing: " + why), run}, time.Time{}})
+			all = append(all, exemption{lookAt{ref, printable.Line(why), run}, time.Time{}})
 			continue
 		}
 		var kinds []string
@@ -71,7 +71,7 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 	return notes
 }
 
-// notInForce returns why no replica takes an exemption; "" if they do.
+// notInForce returns why no replica takes an exemption, or that it is not known whether they do; "" if they do.
 func notInForce(object api.Object) string {
 	var conditions []metav1.Condition
 	switch e := object.(type) {
@@ -83,8 +83,14 @@ func notInForce(object api.Object) string {
 	for _, condition := range []string{v1alpha1.ConditionProven, usherv1alpha1.ConditionValid} {
 		c := meta.FindStatusCondition(conditions, condition)
 		if c != nil && c.Status == metav1.ConditionFalse && !meta.IsStatusConditionTrue(conditions, usherv1alpha1.ConditionValid) {
-			return c.Reason + ": " + c.Message
+			return "exempts nothing: " + c.Reason + ": " + c.Message
 		}
+	}
+	switch c := meta.FindStatusCondition(conditions, usherv1alpha1.ConditionValid); {
+	case c == nil:
+		return "not known whether it is in force: Usher has not written its status"
+	case c.ObservedGeneration < object.GetGeneration():
+		return fmt.Sprintf("not known whether it is in force: Usher has not seen generation %d", object.GetGeneration())
 	}
 	return ""
 }

@@ -334,6 +334,8 @@ func TestStatus(t *testing.T) {
 		}},
 		{"no right to read some kinds of policies", func(c *protectedCluster) { c.forbidden = "/objectpolicies" }, cli.ExitOK, []string{"0 suspended; of other kinds it is not known\n", "not known: policies: "}},
 		{"exemptions", func(c *protectedCluster) {
+			const valid = `,"status":{"conditions":[{"type":"Valid","status":"True","reason":"Valid"}]}}`
+			exemption := strings.TrimSuffix(exemption, "}") + valid
 			all := strings.Replace(exemption, "END", time.Now().Add(time.Hour).UTC().Format(time.RFC3339), 1)
 			c.exemptions = strings.Join([]string{
 				strings.Replace(strings.Replace(all, "NAME", "shop-for-an-hour", 1), "POLICY", "*", 1),
@@ -349,10 +351,12 @@ func TestStatus(t *testing.T) {
 			wrong := strings.Replace(lost, "lost", "wrong", 1)
 			lost = strings.TrimSuffix(lost, "}") + `,"status":{"conditions":[{"type":"Valid","status":"False","reason":"NotEnforced","message":"x"},{"type":"Proven","status":"False","reason":"Unproven","message":"not in force: no proof"}]}}`
 			wrong = strings.TrimSuffix(wrong, "}") + `,"status":{"conditions":[{"type":"Valid","status":"False","reason":"NotEffective","message":"there is no ClusterObjectPolicy one"}]}}`
-			c.exemptions = lost + "," + wrong
+			unseen := strings.Replace(strings.Replace(strings.Replace(exemption, "POLICY", "*", 1), "NAME", "unseen", 1), "END", "2099-06-30T00:00:00Z", 1)
+			c.exemptions = lost + "," + wrong + "," + unseen
 		}, cli.ExitOK, []string{
 			"look at: ClusterPolicyExemption lost: exempts nothing: Unproven: not in force: no proof; if it is right: usher authz adopt clusterpolicyexemption/lost\n  kubectl get clusterpolicyexemption/lost -o yaml\n",
 			"look at: ClusterPolicyExemption wrong: exempts nothing: NotEffective: there is no ClusterObjectPolicy one\n",
+			"look at: ClusterPolicyExemption unseen: not known whether it is in force: Usher has not written its status\n",
 		}},
 		{"warnings", func(c *protectedCluster) {
 			var all []string
