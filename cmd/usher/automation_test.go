@@ -320,3 +320,26 @@ func TestPreCommitHooks(t *testing.T) {
 		}
 	}
 }
+
+// TestInitGivesNamespacesThatThereAre: what a change does depends on the labels of Namespaces, which the workflow gives if a
+// file has them.
+func TestInitGivesNamespacesThatThereAre(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ file, want string }{
+		{"namespaces.yaml", "\n        facts: namespaces.yaml\n"},
+		{"others.yaml", "\n        # facts: namespaces.yaml\n"},
+	} {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, row.file), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+		if _, stderr, status := execute(t, []string{"init", "--pack", "none", dir}); status != cli.ExitOK {
+			t.Fatalf("init: %s", stderr)
+		}
+		workflow, err := os.ReadFile(filepath.Join(dir, ".github", "workflows", "policies.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(workflow), row.want) {
+			t.Errorf("with %s there is no %q in the workflow:\n%s", row.file, row.want, workflow)
+		}
+	}
+}

@@ -269,6 +269,9 @@ func (n names) repository(dir string, policies []library.Policy, settings []libr
 	if exist(filepath.Join(dir, "manifests")) {
 		hooks = bytes.ReplaceAll(hooks, []byte("  # - id: usher-audit"), []byte("  - id: usher-audit"))
 	}
+	if exist(filepath.Join(dir, "namespaces.yaml")) {
+		workflow = bytes.ReplaceAll(workflow, []byte("# facts: namespaces.yaml"), []byte("facts: namespaces.yaml"))
+	}
 	workflow = bytes.ReplaceAll(workflow, []byte("usher@VERSION"), []byte("usher@"+cmp.Or(version, "main")))
 	all := []files.File{
 		{Path: "README.md", Optional: true, Content: readme},
