@@ -58,6 +58,12 @@ type misuse struct {
 	unlisted bool
 }
 
+// A misstep is a path that leads nowhere.
+type misstep struct {
+	at   path
+	step kind.Step
+}
+
 // pathProblems says what is wrong with one use, if it is wrong for all kinds.
 func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.GroupVersionKind) []misuse {
 	var found []misuse
@@ -69,7 +75,7 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 		if like == nil {
 			return nil
 		}
-		var wrong func() rule.Problem
+		var wrong *misstep
 		right := false
 		for _, p := range use.Paths {
 			step := set.Follow(like, p)
@@ -77,13 +83,7 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 			case slices.ContainsFunc(p, func(name string) bool { return strings.Contains(name, `"`) }):
 				return nil // Another warning says that the path is not read as it looks.
 			case step.Wrong > 0:
-				name := of.Kind
-				if use.Of == rule.OwnerObject {
-					name = "owner"
-				}
-				if wrong == nil {
-					wrong = func() rule.Problem { return wrongPath(set, like, name, p, step) }
-				}
+				wrong = cmp.Or(wrong, &misstep{p, step})
 			case step.At == nil:
 				return nil
 			default:
@@ -98,7 +98,11 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 			}
 		}
 		if !right && wrong != nil {
-			found = append(found, misuse{Problem: wrong()})
+			name := of.Kind
+			if use.Of == rule.OwnerObject {
+				name = "owner"
+			}
+			found = append(found, misuse{Problem: wrongPath(set, like, name, wrong.at, wrong.step)})
 		}
 	}
 	for i := range found {
