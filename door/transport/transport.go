@@ -49,7 +49,7 @@ type Options struct {
 	// bodies that cannot be decoded: protobuf of types that Scheme does not have. Ignore sends these
 	// requests unchanged.
 	FailurePolicy usher.FailurePolicy
-	// User is the user of the client, with a name or groups; if it is nil, the API server is asked once a minute.
+	// User is the user of the client, nobody if it is empty; if it is nil, the API server is asked once a minute.
 	User *usher.User
 	// Timeout is how long a decision may take; 0 means 10 seconds. It ends with the request.
 	Timeout time.Duration
@@ -91,8 +91,6 @@ func Wrap(config *rest.Config, d usher.Decider, o Options) (*rest.Config, error)
 		return nil, errors.New("wrap transport: it needs a configuration and a decider")
 	case o.FailurePolicy != "" && o.FailurePolicy != usher.Fail && o.FailurePolicy != usher.Ignore:
 		return nil, fmt.Errorf("wrap transport: FailurePolicy is %q: write Fail or Ignore", o.FailurePolicy)
-	case o.User != nil && o.User.Name == "" && len(o.User.Groups) == 0:
-		return nil, errors.New("wrap transport: User is nobody: set a name or groups, or leave it nil to ask the API server")
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)

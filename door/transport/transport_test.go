@@ -320,9 +320,6 @@ func TestWrapChecksItsOptions(t *testing.T) {
 		"a failure policy that is none": func() (*rest.Config, error) {
 			return transport.Wrap(&rest.Config{}, usher.DeciderFunc(allow), transport.Options{FailurePolicy: "ignore"})
 		},
-		"a user who is nobody": func() (*rest.Config, error) {
-			return transport.Wrap(&rest.Config{}, usher.DeciderFunc(allow), transport.Options{User: &usher.User{}})
-		},
 	} {
 		if _, err := wrap(); err == nil {
 			t.Errorf("%s: no error", reason)
