@@ -228,29 +228,43 @@ func (p *Program) decide(r *Evaluation, i int, v *outcome, messages []outcome, m
 		if reason == "" {
 			reason = "Invalid"
 		}
-		message, unmade := p.message(i, messages, v.said)
-		r.Denials = append(r.Denials, Denial{Index: i, Message: message, Unmade: unmade, Reason: reason})
+		message, err := p.message(i, messages, v.said)
+		d := Denial{Index: i, Message: message, Reason: reason}
+		if err != nil {
+			d.Unmade = unmade(p, i, err)
+		}
+		r.Denials = append(r.Denials, d)
 	}
 }
 
-// message tells why a validation denies a request, and why that is not what its messageExpression says.
+// message tells why a validation denies a request. The error is why that is not what its messageExpression says.
 // What a program has said is told if nothing else is.
-func (p *Program) message(i int, messages []outcome, said string) (message, unmade string) {
+func (p *Program) message(i int, messages []outcome, said string) (message string, err error) {
 	v := &p.source.Validations[i]
 	if i < len(messages) && v.MessageExpression != "" {
-		text, err := textOf(&messages[i])
-		if err == nil {
-			return text, ""
+		if message, err = textOf(&messages[i]); err == nil {
+			return message, nil
 		}
-		unmade = "messageExpression failed: " + because(err)
 	}
 	if text := strings.TrimSpace(v.Message); text != "" {
-		return text, then(unmade, fmt.Sprintf("spec.validations[%d].message is used", i))
+		return text, err
 	}
 	if v.Program != nil {
-		return cmp.Or(said, "failed CUE program: it gives no reason"), then(unmade, "what the CUE program says is used")
+		return cmp.Or(said, "failed CUE program: it gives no reason"), err
 	}
-	return "failed expression: " + strings.TrimSpace(v.Expression), then(unmade, "there is no message, and the expression is used")
+	return "failed expression: " + strings.TrimSpace(v.Expression), err
+}
+
+// unmade says that the messageExpression of a validation failed, and what the message is in its place.
+func unmade(p *Program, i int, err error) string {
+	v, used := &p.source.Validations[i], "there is no message, and the expression is used"
+	switch {
+	case strings.TrimSpace(v.Message) != "":
+		used = fmt.Sprintf("spec.validations[%d].message is used", i)
+	case v.Program != nil:
+		used = "what the CUE program says is used"
+	}
+	return "messageExpression failed: " + because(err) + ": " + used
 }
 
 // because returns why an expression failed, without its text.
@@ -261,14 +275,6 @@ func because(err error) string {
 		return text[at+len(before):]
 	}
 	return text
-}
-
-// then adds what follows to what is wrong, if anything is.
-func then(wrong, follows string) string {
-	if wrong == "" {
-		return ""
-	}
-	return wrong + ": " + follows
 }
 
 // annotate adds the audit annotations to r.
