@@ -137,64 +137,69 @@ func (t *tally) update(stored usage) {
 
 // check returns why a policy may not be written, if it would exceed the quota in number or in
 // length. An existing policy may always become shorter.
-func (t *tally) check(policy, old api.Object) []rule.Problem {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.checkLocked(policy, old)
-}
+func (t *tally) check(policy, old api.Object) []rule.Problem { return t.weigh(policy, old, false) }
 
 // admit is check, and counts the policy from now on.
-func (t *tally) admit(policy, old api.Object) []rule.Problem {
+func (t *tally) admit(policy, old api.Object) []rule.Problem { return t.weigh(policy, old, true) }
+
+func (t *tally) weigh(policy, old api.Object, admits bool) []rule.Problem {
+	name := compile.Ref(policy)
+	if name.Namespace == "" {
+		return nil
+	}
+	length := lengths{}.of(policy)
+	grows := old == nil || length > (lengths{}).of(old)
+	g := group{name.Namespace, name.Kind}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	name := compile.Ref(policy)
-	problems := t.checkLocked(policy, old)
-	if len(problems) > 0 || name.Namespace == "" {
-		return problems
+	if grows {
+		if problems := t.exceeds(g, name, length, old == nil); len(problems) > 0 {
+			return problems
+		}
 	}
-	g := group{name.Namespace, name.Kind}
-	if t.admitted[g] == nil {
-		t.admitted[g] = map[string]admission{}
+	if admits {
+		if t.admitted[g] == nil {
+			t.admitted[g] = map[string]admission{}
+		}
+		t.admitted[g][name.Name] = admission{length, t.now().Add(pending)}
 	}
-	t.admitted[g][name.Name] = admission{lengths{}.of(policy), t.now().Add(pending)}
 	return nil
 }
 
-func (t *tally) checkLocked(policy, old api.Object) []rule.Problem {
-	name := compile.Ref(policy)
-	length := lengths{}.of(policy)
-	if name.Namespace == "" || old != nil && length <= (lengths{}).of(old) {
-		return nil
-	}
-	others := t.lengthsOf(group{name.Namespace, name.Kind})
+// exceeds returns the problem if a policy of this length is too much for its group.
+func (t *tally) exceeds(g group, name usher.PolicyRef, length int, created bool) []rule.Problem {
+	others := t.lengthsOf(g)
 	delete(others, name.Name)
-	count, bytes := len(others)+1, length
+	held := 0
 	for _, n := range others {
-		bytes += n
+		held += n
 	}
-	if old != nil {
-		// The policy exists already.
-		count = 0
+	count := 0 // The policy exists already.
+	if created {
+		count = len(others) + 1
 	}
-	what, flag := t.quota.exceeded(count, bytes)
+	what, flag := t.quota.exceeded(count, held+length)
 	if what == "" {
 		return nil
 	}
 	return []rule.Problem{{
 		Policy: name, Severity: rule.Error,
-		What: fmt.Sprintf("namespace %s may have %s, and has %d of %d bytes already", name.Namespace, what, len(others), bytes-length),
+		What: fmt.Sprintf("namespace %s may have %s, and has %d of %d bytes already", name.Namespace, what, len(others), held),
 		Do:   "delete or shorten some, or ask an operator of Usher to raise " + flag,
 	}}
 }
 
-// lengthsOf returns the lengths of the policies of a group by name.
+// lengthsOf returns the lengths of the policies of a group by name. What was admitted and never stored is forgotten: somebody
+// may refuse after Usher whatever a tenant writes.
 func (t *tally) lengthsOf(g group) map[string]int {
 	all := make(map[string]int, len(t.stored[g])+1)
 	maps.Copy(all, t.stored[g])
 	for name, a := range t.admitted[g] {
-		if !t.now().After(a.until) {
-			all[name] = a.length
+		if t.now().After(a.until) {
+			delete(t.admitted[g], name)
+			continue
 		}
+		all[name] = a.length
 	}
 	return all
 }

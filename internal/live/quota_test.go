@@ -245,3 +245,24 @@ func TestQuotaCountsAdmittedPolicies(t *testing.T) {
 		}
 	}
 }
+
+// What is admitted and never stored, since somebody refuses it after Usher, is not kept for good.
+func TestQuotaForgetsWhatIsNeverStored(t *testing.T) {
+	t.Parallel()
+	var c clock
+	c.set(end)
+	a := newScript()
+	h := startWith(t, live.Options{Engine: engine.Options{Now: c.now}}, a)
+	a.update(set())
+	h.next()
+	for i := range 20 {
+		c.set(end.Add(time.Duration(i) * time.Minute))
+		d, err := h.live.Decide(t.Context(), writePolicy(t, namespaced("shop", fmt.Sprint("p", i), 0, 1)))
+		if err != nil || d.Verdict == usher.Deny {
+			t.Fatalf("write %d: %s %q, %v", i, d.Verdict, d.Message, err)
+		}
+	}
+	if n := live.Admitted(h.live); n != 1 {
+		t.Errorf("%d are kept, want the last one", n)
+	}
+}
