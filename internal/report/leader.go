@@ -211,7 +211,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	l.countUses(now)
 	l.countCandidates()
 	var due, failed []write
-	served := slices.ContainsFunc(l.others, func(r replica) bool { return r.Live && slices.Contains(r.Serves, replicas.Authorizes) })
+	served := l.anotherSays(replicas.Authorizes)
 	authorization := l.authorization(now)
 	rest := idleEvery
 	failing := l.failing()
@@ -269,14 +269,18 @@ const quiet = time.Minute
 // authorization returns what is known about requests to authorize: unlike admission, nothing makes API servers send
 // one for us, and somebody has to configure each of them.
 func (l *leader) authorization(now time.Time) Calls {
-	asked := l.replicas.Says(replicas.Asked) || slices.ContainsFunc(l.others, func(r replica) bool { return r.Live && slices.Contains(r.Serves, replicas.Asked) })
 	switch since := now.Sub(l.replicas.Started); {
-	case asked:
+	case l.replicas.Says(replicas.Asked) || l.anotherSays(replicas.Asked):
 		return Calls{State: CallsSeen}
 	case since < quiet:
 		return Calls{State: CallsAwaited}
 	}
 	return Calls{State: CallsUnknown, Message: fmt.Sprintf("none has asked to authorize anything since %s: docs/authorization.md says how to configure API servers", l.replicas.Started.UTC().Format(time.RFC3339))}
+}
+
+// anotherSays reports whether a word is among those for what another live replica serves.
+func (l *leader) anotherSays(word string) bool {
+	return slices.ContainsFunc(l.others, func(r replica) bool { return r.Live && slices.Contains(r.Serves, word) })
 }
 
 // fair returns at most so many writes, and whether that leaves some out. Namespaces take turns, each with its

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -39,8 +38,8 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 		}
 		ref := compile.Ref(object)
 		run := "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o yaml"
-		if why := notInForce(object); why != "" {
-			if strings.Contains(why, ": "+v1alpha1.ReasonUnproven+": ") {
+		if reason, why := notInForce(object); why != "" {
+			if reason == v1alpha1.ReasonUnproven {
 				why += "; if it is right: usher authz adopt " + served.Object(ref.Kind, ref.Namespace, ref.Name)
 			}
 			all = append(all, exemption{lookAt{ref, printable.Line(why), run}, time.Time{}})
@@ -71,8 +70,9 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 	return notes
 }
 
-// notInForce returns why no replica takes an exemption, or that it is not known whether they do; "" if they do.
-func notInForce(object api.Object) string {
+// notInForce returns why no replica takes an exemption, with the reason in its status, or that it is not known whether they
+// do; "" if they do.
+func notInForce(object api.Object) (reason, why string) {
 	var conditions []metav1.Condition
 	switch e := object.(type) {
 	case *usherv1alpha1.ClusterPolicyExemption:
@@ -83,16 +83,16 @@ func notInForce(object api.Object) string {
 	for _, condition := range []string{v1alpha1.ConditionProven, usherv1alpha1.ConditionValid} {
 		c := meta.FindStatusCondition(conditions, condition)
 		if c != nil && c.Status == metav1.ConditionFalse && !meta.IsStatusConditionTrue(conditions, usherv1alpha1.ConditionValid) {
-			return "exempts nothing: " + c.Reason + ": " + c.Message
+			return c.Reason, "exempts nothing: " + c.Reason + ": " + c.Message
 		}
 	}
 	switch c := meta.FindStatusCondition(conditions, usherv1alpha1.ConditionValid); {
 	case c == nil:
-		return "not known whether it is in force: Usher has not written its status"
+		return "", "not known whether it is in force: Usher has not written its status"
 	case c.ObservedGeneration < object.GetGeneration():
-		return fmt.Sprintf("not known whether it is in force: Usher has not seen generation %d", object.GetGeneration())
+		return "", fmt.Sprintf("not known whether it is in force: Usher has not seen generation %d", object.GetGeneration())
 	}
-	return ""
+	return "", ""
 }
 
 // exempted says which requests an exemption is for.

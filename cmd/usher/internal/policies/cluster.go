@@ -132,13 +132,10 @@ func Exemptions(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, nam
 func readable(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespaces []string, kinds [][]api.Kind) ([]api.Policy, []Forbidden, error) {
 	return fromKinds(kinds, func(versions []api.Kind) ([]api.Policy, error) {
 		found, err := listFirst(cmd, s, client, versions, "")
-		if !apierrors.IsForbidden(err) || !versions[0].Namespaced {
+		if !apierrors.IsForbidden(err) || !versions[0].Namespaced || len(namespaces) == 0 || slices.Contains(namespaces, "") {
 			return found, err
 		}
 		for _, namespace := range namespaces {
-			if namespace == "" {
-				return nil, err
-			}
 			some, err := listFirst(cmd, s, client, versions, namespace)
 			if found = append(found, some...); err != nil {
 				return found, err
