@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// tryTimeout is how long trying one stored policy may take, on samples and then on requests of the cluster itself.
-	tryTimeout = time.Second
 	// tryAgain is how often policies are tried again whose results depend on the cluster.
 	tryAgain = 30 * time.Second
 	// publishEvery is how often results are published while policies are tried.
@@ -137,7 +135,7 @@ func (t *tries) outdated(ctx context.Context, by *trial.Trial, v *version) bool 
 	t.mu.Lock()
 	result := t.results[v]
 	t.mu.Unlock()
-	reading, cancel := context.WithTimeout(ctx, tryTimeout)
+	reading, cancel := context.WithTimeout(ctx, compile.LongestTrial)
 	defer cancel()
 	return by.Outdated(reading, &result.Report)
 }
@@ -225,9 +223,11 @@ func (l *Live) try(ctx context.Context, v *version) trial.Report {
 			return trial.Report{Problems: []rule.Problem{v.newest.Place(problem)}, Unsettled: problem.Pending}
 		}
 	}
-	trying, cancel := context.WithTimeout(ctx, tryTimeout)
+	trying, cancel := context.WithTimeout(ctx, compile.LongestTrial)
 	defer cancel()
-	return l.options.Stored.Try(trying, v.newest)
+	found := l.options.Stored.Try(trying, v.newest)
+	found.Problems = append(found.Problems, found.Late(&v.newest)...)
+	return found
 }
 
 // lockedOut adds which requests without which the cluster cannot recover a version of a policy of the cluster refuses.
@@ -240,7 +240,7 @@ func (t *tries) lockedOut(ctx context.Context, v *version, found trial.Report, o
 	if ok || o == nil || v.newest.Ref.Namespace != "" || len(rule.Errors(rule.Written(found.Problems))) > 0 {
 		return result
 	}
-	trying, cancel := context.WithTimeout(ctx, tryTimeout)
+	trying, cancel := context.WithTimeout(ctx, compile.LongestTrial)
 	defer cancel()
 	// What there is no time for is not told: usher check --lockout takes its time.
 	result.lockout, _ = lockout.Warnings(trying, v.newest, *o)

@@ -8,9 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/rule"
@@ -189,5 +191,54 @@ func TestLockoutIsKept(t *testing.T) {
 				t.Errorf("%v", h.live.Policies()[0].Problems)
 			}
 		})
+	}
+}
+
+// TestSlowRulesAreTold: a rule on which the time to try its policy is spent is warned of when the policy is written, and in its
+// state, with the same words.
+func TestSlowRulesAreTold(t *testing.T) {
+	version := func(generation int) api.Policy {
+		policy, err := api.Decode(fmt.Appendf(nil, `{
+			"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterObjectPolicy", "metadata": {"name": "p", "uid": "a", "generation": %d},
+			"spec": {"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+			"validations": [{"expression": "lists.range(1000).all(a, lists.range(1000).all(b, object.metadata.name != string(a * b)))"}]}
+		}`, generation))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return policy
+	}
+	try := trial.New(trial.Options{})
+	a := newScript()
+	h := startWith(t, live.Options{Stored: try}, a)
+	go func() {
+		for {
+			select {
+			case <-h.updates:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	var written, stored []rule.Problem
+	// While the machine is busy, there may be no time to try it at all.
+	for generation := 1; generation <= 10 && (len(written) == 0 || len(stored) == 0); generation++ {
+		policy := version(generation)
+		func() {
+			ctx, cancel := context.WithTimeout(t.Context(), compile.LongestTrial)
+			defer cancel()
+			written = try.Problems(ctx, compile.Policy(policy))
+		}()
+		a.update(set(policy))
+		if err := h.live.WaitTried(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stored = h.live.Policies()[0].Problems
+	}
+	if len(written) != 1 || written[0].Severity != rule.Warning || written[0].Field != "spec" || written[0].Policy.Name != "p" {
+		t.Errorf("when it is written: %v", written)
+	}
+	if diff := cmp.Diff(written, stored); diff != "" {
+		t.Errorf("when it is stored (-written +stored):\n%s", diff)
 	}
 }

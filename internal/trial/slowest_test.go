@@ -38,3 +38,24 @@ func TestTheSlowestRuleIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestLate: a rule is warned of if the time to try its policy was over because of it.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason string
+		cut    bool
+		took   time.Duration
+		warned bool
+	}{
+		{"one request took all of it", true, compile.LongestTrial, true},
+		{"requests took much of it", true, compile.LongestTrial / 3, true},
+		{"the machine is busy", true, compile.LongestTrial / 20, false},
+		{"a slow rule, tried on everything", false, compile.LongestTrial / 3, false},
+	} {
+		report := trial.Report{Cut: row.cut, Slowest: trial.Slowest{Rule: "spec", Took: row.took}}
+		if got := report.Late(&compile.Compiled{}); len(got) > 0 != row.warned {
+			t.Errorf("%s: %v", row.reason, got)
+		}
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -79,29 +78,6 @@ type Report struct {
 	schemas map[schema.GroupVersionKind]*kind.Schema
 }
 
-// Slowest is a rule, and how long it took for the request for which it took longest.
-type Slowest struct {
-	Rule string
-	Took time.Duration
-}
-
-// note notes that a rule took so long.
-func (s *Slowest) note(name string, took time.Duration) {
-	if s != nil && took > s.Took {
-		s.Rule, s.Took = name, took
-	}
-}
-
-// TooSlow says that a policy was not tried within a time: which rule is slow, and where it is said what time it has when it
-// decides.
-func (r Report) TooSlow(longest time.Duration) string {
-	text := fmt.Sprintf("everything: that takes longer than %s", longest)
-	if r.Slowest.Rule != "" {
-		text += fmt.Sprintf("; %s took up to %s for one request (what it may take: docs/install.md#when-policies-are-slow-costly-or-fail)", r.Slowest.Rule, r.Slowest.Took.Round(time.Millisecond))
-	}
-	return text
-}
-
 // Same reports whether both say the same, whatever the schemas by which the policy was tried, and how long it took.
 func (r Report) Same(other Report) bool {
 	r.schemas, other.schemas = nil, nil
@@ -112,6 +88,7 @@ func (r Report) Same(other Report) bool {
 // Problems returns the problems for the author of a policy, including what was not tried.
 func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem {
 	result := t.Try(ctx, c)
+	result.Problems = append(result.Problems, result.Late(&c)...)
 	if of := result.advised; of != "" {
 		result.Problems = append(result.Problems, rule.Problem{
 			Policy: c.Ref, Severity: rule.Warning, What: "types in expressions are checked by the schema of " + of + " that the API server published last: it publishes a changed definition some seconds later",
