@@ -46,9 +46,9 @@ func (l *leader) tell(ctx context.Context, v *view, now time.Time) {
 		case f == nil:
 			delete(l.working, p.UID)
 			l.announce(ctx, p, &metav1.Condition{Reason: v1alpha1.ReasonRecovered, Message: "the rules that failed have worked since"}, nil)
-		case seen && (since < workingGap || f.Count < 2*told.count && since < workingRefresh):
+		case seen && (since < workingGap || told.covers(f, since)):
 		default:
-			l.working[p.UID] = working{at: now, count: f.Count}
+			l.working[p.UID] = working{at: now, count: f.Count, ignored: f.Ignored}
 			l.announce(ctx, p, &metav1.Condition{Reason: v1alpha1.ReasonRuleFails, Message: short(failureText(f))}, f)
 		}
 	}

@@ -145,7 +145,7 @@ func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 	}
 	noted := working{at: now, failed: l.working[w.policy.UID].failed}
 	if w.working.Status == metav1.ConditionFalse {
-		noted.count, noted.failed = w.failure.Count, w.working.ObservedGeneration
+		noted.count, noted.ignored, noted.failed = w.failure.Count, w.failure.Ignored, w.working.ObservedGeneration
 	}
 	l.working[w.policy.UID] = noted
 	switch w.working.Status {

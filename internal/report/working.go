@@ -38,6 +38,8 @@ const (
 type working struct {
 	at    time.Time
 	count int64
+	// ignored says that the failure had no effect.
+	ignored bool
 	// failed is the generation of which a failure was written last.
 	failed int64
 }
@@ -76,8 +78,12 @@ func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 	if f.Since.Before(known.Since) {
 		known.Since = f.Since
 	}
-	if f.Last.After(known.Last) {
-		known.Last, known.Rule, known.Part, known.Error, known.Example, known.Ignored = f.Last, f.Rule, f.Part, f.Error, f.Example, f.Ignored
+	newer := f.Last.After(known.Last)
+	if newer {
+		known.Last = f.Last
+	}
+	if known.Ignored && !f.Ignored || known.Ignored == f.Ignored && newer {
+		known.Rule, known.Part, known.Error, known.Example, known.Ignored = f.Rule, f.Part, f.Error, f.Example, f.Ignored
 	}
 }
 
@@ -170,9 +176,15 @@ func (l *leader) editedCondition(c, old *metav1.Condition, p *rule.State, k know
 func (l *leader) wasWritten(uid types.UID, f *rule.Failure, since time.Duration) bool {
 	written, seen := l.working[uid]
 	if !seen {
-		l.working[uid] = working{count: f.Count}
+		l.working[uid] = working{count: f.Count, ignored: f.Ignored}
 	}
-	return seen && f.Count < 2*written.count && since < workingRefresh
+	return seen && written.covers(f, since)
+}
+
+// covers reports whether what was written some time ago about a failure says enough. That one was ignored does not, once another
+// has refused a request.
+func (w working) covers(f *rule.Failure, since time.Duration) bool {
+	return f.Count < 2*w.count && since < workingRefresh && (f.Ignored || !w.ignored)
 }
 
 // failureText describes how a policy fails, without values of objects.

@@ -178,6 +178,17 @@ func TestOtherReplicasFail(t *testing.T) {
 		if got := c.working(); !strings.HasPrefix(got, "False RuleFails 1: spec.overrideRules[0] failed 2 times") {
 			t.Errorf("Working is %s, want False", got)
 		}
+		leader, other := one, "one"
+		if two.Registry().Leads() {
+			leader, other = two, "two"
+		}
+		ignored := failure(1, 2, time.Now())
+		ignored.Rule, ignored.Ignored = "spec.podTemplates", true
+		c.fail(leader, other, ignored)
+		time.Sleep(15 * time.Minute)
+		if got := c.working(); !strings.HasPrefix(got, "False RuleFails 1: spec.overrideRules[0] failed 4 times") || strings.Contains(got, "Ignore") {
+			t.Errorf("Working is %s, want the failure that refuses requests", got)
+		}
 	})
 }
 
@@ -262,6 +273,11 @@ func TestWorkingIsRarelyWritten(t *testing.T) {
 			return []rule.Failure{failure(1, 1, begin)}[:1-min(s/100, 1)]
 		}, 1, 1, "True", "a new leader sees it fail, and then no more"},
 		{failing, 1, func(s int) []rule.Failure { return []rule.Failure{failure(1, int64(s+1), begin)} }, 1, 1, "False", "a new leader sees it fail"},
+		{enforced, 5, func(s int) []rule.Failure {
+			f := failure(1, 100+int64(s/100), begin)
+			f.Ignored = s < 100
+			return []rule.Failure{f}
+		}, 2, 2, "False", "it is ignored, and then refuses requests"},
 		{awaited, 130, func(int) []rule.Failure { return []rule.Failure{{UID: "u", Generation: 1}} }, 0, 0, "", "an edited version that no request meets"},
 		{awaited, 59, func(int) []rule.Failure { return nil }, 0, 0, "", "no replica knows whether a request has met it"},
 		{awaited, 61, func(int) []rule.Failure { return nil }, 1, 1, "True", "and nothing has been heard for an hour"},

@@ -17,7 +17,7 @@ type Failure struct {
 	UID        types.UID `json:"uid"`
 	Generation int64     `json:"generation"`
 	// Rule is the one that failed last, Error why, and Example is about what: an operation, a
-	// kind, a namespace and a name.
+	// kind, a namespace and a name. A failure that was ignored is told only if no other was.
 	Rule string `json:"rule"`
 	// Part is the part of the rule that failed, if that is known, such as spec.validations[0] (label).
 	Part    string `json:"part,omitempty"`
@@ -28,6 +28,6 @@ type Failure struct {
 	Count int64     `json:"count"`
 	Since time.Time `json:"since"`
 	Last  time.Time `json:"last"`
-	// Ignored says that the last failure had no effect, since the failure policy is Ignore.
+	// Ignored says that it had no effect, since the failure policy is Ignore.
 	Ignored bool `json:"ignored,omitempty"`
 }

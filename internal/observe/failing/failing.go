@@ -184,13 +184,17 @@ func (e *entry) fail(r *usher.Request, f *usher.Finding, secret bool, now time.T
 		e.failure = rule.Failure{UID: e.version.uid, Generation: e.version.generation, Since: now}
 	}
 	e.failure.Count++
-	e.failure.Last, e.works = now, time.Time{}
+	e.failure.Last = now
 	part, ignored := part(f)
-	e.failure.Ignored = ignored
+	if ignored && !first && !e.failure.Ignored && e.works.IsZero() {
+		// What refuses requests is told first.
+		return first
+	}
+	e.works = time.Time{}
 	if e.failure.Count > manyFailures && now.Sub(e.texts) < textEvery {
 		return first
 	}
-	e.texts = now
+	e.texts, e.failure.Ignored = now, ignored
 	e.failure.Rule, e.failure.Part, e.failure.Error, e.failure.Example = f.Rule, part, withhold.Error(r, f.Failure(), secret), example(r)
 	return first
 }

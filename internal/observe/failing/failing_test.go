@@ -177,6 +177,34 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
+// TestRefusalsAreToldFirst: a failure that was ignored is told only while no rule refuses requests, and the other way round at once.
+func TestRefusalsAreToldFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tracker := failing.New(nil)
+		tracker.Keep([]rule.State{inForce(team, 1)})
+		ignored, refuses, works := failed(errors.New("x")), failed(errors.New("y")), failed(nil)
+		ignored.Rule, ignored.Ignored, works.Outcome = "spec.podTemplates", true, usher.Passed
+		for i, step := range []struct {
+			finding usher.Finding
+			want    string
+			ignored bool
+		}{
+			{ignored, "spec.podTemplates 1: CREATE Pod shop/cart: x", true},
+			{refuses, "spec.validateRules[0] 2: CREATE Pod shop/cart: y", false},
+			{ignored, "spec.validateRules[0] 3: CREATE Pod shop/cart: y", false},
+			{works, "spec.validateRules[0] 3: CREATE Pod shop/cart: y", false},
+			{ignored, "spec.podTemplates 4: CREATE Pod shop/cart: x", true},
+			{refuses, "spec.validateRules[0] 5: CREATE Pod shop/cart: y", false},
+		} {
+			decide(t, tracker, pod(), step.finding)
+			if fs := tracker.Failures(); len(fs) != 1 || text(tracker) != "uid-require-team/1 "+step.want || fs[0].Ignored != step.ignored {
+				t.Errorf("step %d: %s, ignored: %t, want %s, %t", i, text(tracker), fs[0].Ignored, step.want, step.ignored)
+			}
+		}
+	})
+}
+
 // TestTheLastOfAFew: the example is of the last failure, however soon it came after those before.
 func TestTheLastOfAFew(t *testing.T) {
 	t.Parallel()
