@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 // A Cost is the average cost of one rule for one decision with warm caches, including its facts.
 type Cost struct {
 	Time time.Duration `json:"time"`
+	// Stopped is the limit at which the rule was stopped, so that what it would cost is not known; 0 if it was not.
+	Stopped time.Duration `json:"stopped,omitempty"`
 	// Allocations is the number of allocations, and Bytes their total size. They include other
 	// allocations of the process at the time.
 	Allocations uint64 `json:"allocations"`
@@ -30,8 +33,14 @@ func measure(ctx context.Context, r *rule.Rule, request *usher.Request, facts fa
 	overruns := overrun.New(overrun.Options{Idle: 1})
 	defer overruns.Close()
 	alone := engine.New(index.New([]rule.Rule{*r}), facts, engine.Options{FailurePolicy: usher.Fail, Overruns: overruns})
-	if _, err := alone.Decide(ctx, request); err != nil {
+	warm, err := alone.Decide(ctx, request)
+	if err != nil {
 		return nil
+	}
+	for i := range warm.Findings {
+		if stopped, ok := errors.AsType[*engine.OverrunError](warm.Findings[i].Err); ok {
+			return &Cost{Time: stopped.Limit, Stopped: stopped.Limit}
+		}
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -255,6 +257,34 @@ func TestMeasureRunsTheRule(t *testing.T) {
 		t.Errorf("cost is %v after %d runs", got.Rules[0].Cost, runs)
 	}
 }
+
+// TestMeasureStops: of a rule that is stopped, the limit is told and no cost; and it is not run again.
+func TestMeasureStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		rules := []rule.Rule{{Policy: named("a"), Name: "one", Phase: usher.Validate, Steps: []rule.Step{{Name: "go", Program: sleeper{&runs}}}}}
+		r := &usher.Request{Phase: usher.Validate, Operation: usher.Create, Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": "Pod"})}
+		got, err := explain.Of(t.Context(), rules, r, usher.Allowed(), explain.Options{Measure: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cost := got.Rules[0].Cost; cost == nil || cost.Stopped != time.Second || runs != 1 {
+			t.Errorf("cost is %v after %d runs", cost, runs)
+		}
+	})
+}
+
+// A sleeper runs until it is stopped, and counts how often.
+type sleeper struct{ runs *int }
+
+func (s sleeper) Run(ctx context.Context, _ *rule.Input) (rule.Outcome, error) {
+	*s.runs++
+	<-ctx.Done()
+	return rule.Outcome{}, ctx.Err()
+}
+
+func (s sleeper) String() string { return "sleeper" }
 
 func named(name string) usher.PolicyRef {
 	return usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: name}

@@ -16,7 +16,7 @@ const explainTimeout = 2 * time.Second
 
 // Evaluations explains the evaluations of a program with objects of params, one after the other.
 func Evaluations(program *admission.Program, in *rule.Input, params []map[string]any, structures admission.Structures) ([]rule.Expression, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), explainTimeout, fmt.Errorf("stopped at the limit of %s", explainTimeout))
 	defer cancel()
 	evaluation := Input(in)
 	var all []rule.Expression

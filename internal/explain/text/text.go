@@ -124,7 +124,11 @@ func printExplained(b *strings.Builder, r *explain.Rule, p printable.Palette) {
 	}
 	if r.Took > 0 {
 		fmt.Fprintf(b, "      took %s", r.Took)
-		if r.Cost != nil {
+		switch {
+		case r.Cost == nil:
+		case r.Cost.Stopped > 0:
+			fmt.Fprintf(b, "; stopped at the limit of %s", r.Cost.Stopped)
+		default:
 			fmt.Fprintf(b, "; warm %s, %s, %s", r.Cost.Time, count(r.Cost.Allocations, "allocation"), count(r.Cost.Bytes, "byte"))
 		}
 		b.WriteByte('\n')

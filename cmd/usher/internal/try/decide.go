@@ -141,7 +141,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		}
 	}
 	if len(f.policies) > 0 && !f.slipped && slices.ContainsFunc(report.Decisions, func(j Judgement) bool { return j.fails() }) {
-		cli.Notef(cmd, s, "note", "a rule fails: 'usher check' says what is wrong with policies")
+		cli.Notef(cmd, s, "note", "a rule fails: 'usher explain --cost' says on which values, and what it takes; 'usher check' tries policies on samples")
 	}
 	if late == nil && report.Denied > 0 {
 		return cli.ErrNegative
