@@ -34,7 +34,7 @@ func (r Report) TooSlow(longest time.Duration) string {
 // Late warns of the rule for which the time of a policy that is written, [compile.LongestTrial], was over. It warns of nothing if
 // no rule took much of that: then the machine was busy, or there is much to try.
 func (r Report) Late(c *compile.Compiled) []rule.Problem {
-	if !r.Cut || r.Slowest.Took < compile.LongestTrial/4 {
+	if !r.Cut || r.Slowest.Took < compile.LongestTrial/10 {
 		return nil
 	}
 	// It names no time that differs from one try to the next.
