@@ -157,6 +157,8 @@ type reach struct {
 	tenant string
 	// broken are the parts of replicas that do not work.
 	broken []brokenParts
+	// authorizing counts authorization policies that would be in force if Usher answered.
+	authorizing int
 }
 
 // admits says that API servers admit some requests without an answer.
@@ -266,6 +268,10 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 	if r.unanswered() {
 		// Status is what Usher wrote when it last ran.
 		r.Policies.Enforced = 0
+		if policies := r.undecided(); policies != "" {
+			// What API servers do without an answer cannot be told from the cluster: it is in files of theirs.
+			r.wrongf("%s: no replica answers authorization webhooks. What they deny passes where API servers have failurePolicy: NoOpinion, and fails with an internal error (500) where they have Deny (docs/authorization.md: When something goes wrong)", policies)
+		}
 	}
 	r.Protected = len(r.Problems) == 0
 	return r, ctx.Err()

@@ -247,6 +247,7 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	wrongf := func(format string, args ...any) { r.policyf(&ref, format, args...) }
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	r.said(enforced)
+	r.counted(policy.Object, spec)
 	switch {
 	case api.Suspended(policy.Object):
 		r.Policies.Suspended++

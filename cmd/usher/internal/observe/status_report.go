@@ -9,7 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/printable"
 )
@@ -25,6 +27,9 @@ func (r *statusReport) print(out io.Writer) error {
 	answer := r.answer()
 	if r.refusesMost != "" && !r.unanswered() {
 		answer += "; " + r.refusesMost
+	}
+	if policies := r.undecided(); policies != "" && r.unanswered() {
+		answer += "; " + policies + ": what they deny passes, or is an internal error"
 	}
 	if len(r.NamespaceProblems) > 0 {
 		answer += fmt.Sprintf("; policies of namespaces have %s of their own", cli.Count(len(r.NamespaceProblems), "problem", "problems"))
@@ -259,6 +264,21 @@ func (r *reach) said(enforced *metav1.Condition) {
 	if at := enforced.LastTransitionTime.Time; at.After(r.withdrawn) {
 		r.withdrawn = at
 	}
+}
+
+// counted counts a policy if it decides requests to authorize while Usher answers.
+func (r *reach) counted(policy api.Object, spec map[string]any) {
+	if kind, ok := api.KindOf(policy); ok && kind.Authorizes && spec["enforcement"] != string(usherv1alpha1.EnforcementAudit) && !api.Suspended(policy) {
+		r.authorizing++
+	}
+}
+
+// undecided says how many authorization policies decide nothing, since no replica answers; "" for none.
+func (r *reach) undecided() string {
+	if r.authorizing == 0 || !r.noReplica {
+		return ""
+	}
+	return cli.Count(r.authorizing, "authorization policy decides", "authorization policies decide") + " nothing"
 }
 
 // since says since when, as far as the status of policies says, nothing is enforced.

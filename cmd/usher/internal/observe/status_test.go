@@ -25,7 +25,7 @@ import (
 
 // A protectedCluster answers what usher status asks; what is empty it does not know, except for the version.
 type protectedCluster struct {
-	pods, leases, policies, exemptions string
+	pods, leases, policies, exemptions, authorization string
 	// tenants counts policies of a namespace that are not enforced.
 	tenants int
 	// failurePolicy and ca are those of the webhook configurations.
@@ -118,10 +118,9 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, webhooks("validate", "validate-policies"))
 	case strings.HasSuffix(path, "/mutatingwebhookconfigurations/usher"):
 		_, _ = io.WriteString(w, webhooks("mutate"))
-	case strings.HasSuffix(path, "/clusterobjectpolicies"):
-		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicyList","items":[`+c.policies+`]}`)
-	case strings.HasSuffix(path, "/clusterpolicyexemptions"):
-		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterPolicyExemptionList","items":[`+c.exemptions+`]}`)
+	case strings.Contains(path, "/usher.dev/v1alpha1/cluster") && r.Method == http.MethodGet:
+		items := map[string]string{"clusterobjectpolicies": c.policies, "clusterpolicyexemptions": c.exemptions, "clusterauthorizationpolicies": c.authorization}
+		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"List","items":[`+items[filepath.Base(path)]+`]}`)
 	case strings.HasSuffix(path, "/objectpolicies"):
 		one := `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicy","metadata":{"name":"p","namespace":"shop"}}`
 		_, _ = io.WriteString(w, `{"apiVersion":"usher.dev/v1alpha1","kind":"ObjectPolicyList","items":[`+strings.TrimPrefix(strings.Repeat(","+one, c.tenants), ",")+`]}`)
@@ -177,6 +176,16 @@ func TestStatus(t *testing.T) {
 		}},
 		{"an outage of what fails open", func(c *protectedCluster) { c.pods, c.probe, c.failurePolicy = endingPod, "", "Ignore" }, cli.ExitNegative, []string{
 			"nothing is enforced: API servers get no answer of Usher\n", "API servers admit those of mutate", "problem: no replica answers; none is ready in namespace usher-system",
+		}},
+		{"an outage of what authorizes", func(c *protectedCluster) {
+			c.pods, c.probe, c.failurePolicy = endingPod, "", "Ignore"
+			of := func(name, more string) string {
+				return strings.Replace(statusOf(name, more, inForce), "ClusterObjectPolicy", "ClusterAuthorizationPolicy", 1)
+			}
+			c.authorization = of("a", `"effect":"Deny"`) + "," + of("b", `"effect":"Allow","enforcement":"Enforce"`) + "," + of("off", `"suspend":true`) + "," + of("audit", `"enforcement":"Audit"`)
+		}, cli.ExitNegative, []string{
+			"nothing is enforced: API servers get no answer of Usher; 2 authorization policies decide nothing: what they deny passes, or is an internal error\n",
+			"problem: 2 authorization policies decide nothing: no replica answers authorization webhooks. What they deny passes where API servers have failurePolicy: NoOpinion, and fails with an internal error (500) where they have Deny (docs/",
 		}},
 		{"a replica that is said to be ready and does not answer", func(c *protectedCluster) { c.page, c.probe = "", "" }, cli.ExitNegative, []string{
 			"0 of 1 ready", "problem: replica usher-1 does not answer: ", "problem: no replica answers: writes of ",
