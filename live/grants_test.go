@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/source/dir"
@@ -36,7 +37,7 @@ func TestGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded := make(chan struct{}, 1)
-	l := live.New(live.Options{OnUpdate: func() {
+	l := live.New(live.Options{OnUpdate: func(usher.Snapshot) {
 		select {
 		case loaded <- struct{}{}:
 		default:

@@ -58,8 +58,8 @@ type Options struct {
 	// appears or disappears.
 	Log *slog.Logger
 	// OnUpdate, if set, is called after each update that changes something, when it is already in
-	// force; calls do not overlap.
-	OnUpdate func()
+	// force, and when trying the policies has found problems; calls do not overlap. Metrics.Snapshot of observe/metrics is such a function.
+	OnUpdate func(usher.Snapshot)
 }
 
 // A Live is an [usher.Decider] whose policies follow their sources. It is safe for concurrent use. Use
@@ -83,15 +83,17 @@ func New(o Options) *Live {
 		Facts: o.Facts, Compile: c, Log: o.Log, Stored: trial.New(trial.Options{Overruns: overruns}),
 		Engine: engine.Options{FailurePolicy: o.FailurePolicy, RuleTimeout: o.RuleTimeout, Overruns: overruns},
 	}
+	l := &Live{facts: o.Facts, failurePolicy: o.FailurePolicy}
 	options.OnUpdate = func(status current.Status) {
 		if o.Log != nil && len(status.Policies) == 0 {
 			o.Log.Warn(noPolicies.What, "do", noPolicies.Do)
 		}
 		if o.OnUpdate != nil {
-			o.OnUpdate()
+			o.OnUpdate(current.Snapshot(l.current))
 		}
 	}
-	return &Live{current: current.New(options), facts: o.Facts, failurePolicy: o.FailurePolicy}
+	l.current = current.New(options)
+	return l
 }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -112,6 +113,42 @@ func Problems(l *Live) []rule.Problem {
 	}
 	rule.SortProblems(all)
 	return slices.Compact(all)
+}
+
+// Snapshot returns the state of the policies in force, with the problems that trying them found.
+func Snapshot(l *Live) usher.Snapshot {
+	status := l.Status()
+	snapshot := usher.Snapshot{
+		Generation: status.Generation,
+		Since:      status.Since,
+		Policies:   status.Policies,
+		Known:      status.Known,
+		Rules:      status.Rules,
+		Problems:   map[string]int{},
+		Pending:    len(status.Pending),
+		Surplus:    len(status.Surplus),
+		Suspended:  map[string]int{},
+		Proofs:     map[string]int{},
+	}
+	for _, ref := range status.Suspended {
+		snapshot.Suspended[ref.Kind]++
+	}
+	for state, policies := range status.Proofs {
+		snapshot.Proofs[strings.ToLower(string(state))] = policies
+	}
+	for _, r := range l.Rules() {
+		snapshot.InForce = append(snapshot.InForce, r.Policy)
+	}
+	for _, r := range l.Access().Rules() {
+		snapshot.InForce = append(snapshot.InForce, r.Policy.Ref)
+	}
+	for _, p := range Problems(l) {
+		snapshot.Problems[string(p.Severity)]++
+		if p.Policy == (usher.PolicyRef{}) {
+			snapshot.SourceErrors++
+		}
+	}
+	return snapshot
 }
 
 // report logs what an update has changed: a problem when it appears and when it disappears.

@@ -245,7 +245,7 @@ func (s *Server) observe(status live.Status) {
 	if status.Generation == 1 {
 		memory.DropPages()
 	}
-	count(s.metrics, s.live, status)
+	s.metrics.Snapshot(live.Snapshot(s.live))
 	if s.cluster != nil {
 		s.cluster.observe(status, s.live)
 	}

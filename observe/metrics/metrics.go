@@ -37,7 +37,7 @@ type Metrics struct {
 	requests         requests
 
 	policies policies
-	snapshot table[Snapshot]
+	snapshot table[usher.Snapshot]
 	cluster  table[ClusterState]
 	limits   table[LimitState]
 	workers  table[WorkerState]

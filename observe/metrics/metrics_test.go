@@ -78,7 +78,7 @@ func TestPolicyAdmission(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
-	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{team}})
+	m.Snapshot(usher.Snapshot{InForce: []usher.PolicyRef{team}})
 	decision := usher.Denied("spec: no")
 	decision.Findings = []usher.Finding{{Policy: team, Written: true, Rule: "spec", Outcome: usher.Rejected, Message: "spec: no"}}
 	writePolicy(t, m, decision)
@@ -148,7 +148,7 @@ func TestPolicies(t *testing.T) {
 		{Policy: admission, Outcome: usher.Rejected, Checks: []usher.Check{{Message: "at most 3"}, {Message: "no such key: x", Failed: true}}},
 		{Outcome: usher.Passed},
 	}}, nil)
-	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{{}, admission, team, label, fresh, team}})
+	m.Snapshot(usher.Snapshot{InForce: []usher.PolicyRef{{}, admission, team, label, fresh, team}})
 	compare(t, registry, `
 # HELP usher_policy_denials_total Rules of the policy that rejected a request.
 # TYPE usher_policy_denials_total counter
@@ -243,7 +243,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	asked(t, m, "mutate-v1", true)
 	writePolicy(t, m, usher.Allowed())
-	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, Known: map[string]int{"ValidatingAdmissionPolicy": 1}, InForce: []usher.PolicyRef{team}})
+	m.Snapshot(usher.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, Known: map[string]int{"ValidatingAdmissionPolicy": 1}, InForce: []usher.PolicyRef{team}})
 	m.Audit(func() *metrics.AuditState {
 		return &metrics.AuditState{Resources: map[string]metrics.AuditResource{"pods.v1": {}}, Results: map[string]int{"pass": 1}}
 	})
@@ -332,7 +332,7 @@ func TestConcurrency(t *testing.T) {
 		})
 		all.Go(func() {
 			for i := range 50 {
-				m.Snapshot(metrics.Snapshot{Generation: int64(i), InForce: []usher.PolicyRef{team}})
+				m.Snapshot(usher.Snapshot{Generation: int64(i), InForce: []usher.PolicyRef{team}})
 				if _, err := registry.Gather(); err != nil {
 					t.Error(err)
 				}
@@ -340,7 +340,7 @@ func TestConcurrency(t *testing.T) {
 		})
 	}
 	all.Wait()
-	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{team}})
+	m.Snapshot(usher.Snapshot{InForce: []usher.PolicyRef{team}})
 	compare(t, registry, `
 # HELP usher_policy_evaluations_total Rules of the policy that ran.
 # TYPE usher_policy_evaluations_total counter

@@ -48,13 +48,13 @@ func TestNameless(t *testing.T) {
 		}
 	}
 	const expires = `usher_exemption_expiry_timestamp_seconds{exemption_kind="PolicyExemption"} 4e+09`
-	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{shop, bank, team}})
+	m.Snapshot(usher.Snapshot{InForce: []usher.PolicyRef{shop, bank, team}})
 	denied(shop, shop, bank)
 	expect("both are added", expires, `usher_policy_denials_total{policy_kind="ClusterValidatePolicy"} 0`, `usher_policy_denials_total{policy_kind="OverridePolicy"} 3`)
-	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{bank}})
+	m.Snapshot(usher.Snapshot{InForce: []usher.PolicyRef{bank}})
 	denied(bank)
 	expect("one is gone, and a kind", expires, `usher_policy_denials_total{policy_kind="ClusterValidatePolicy"} 0`, `usher_policy_denials_total{policy_kind="OverridePolicy"} 4`)
-	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{shop, bank}})
+	m.Snapshot(usher.Snapshot{InForce: []usher.PolicyRef{shop, bank}})
 	denied(shop)
 	expect("it is back", expires, `usher_policy_denials_total{policy_kind="ClusterValidatePolicy"} 0`, `usher_policy_denials_total{policy_kind="OverridePolicy"} 5`)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
@@ -18,8 +19,8 @@ func TestSnapshot(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
 	compare(t, registry, "", names...)
-	m.Snapshot(metrics.Snapshot{Generation: 1, Policies: map[string]int{"OverridePolicy": 2}, Problems: map[string]int{"error": 4}})
-	m.Snapshot(metrics.Snapshot{
+	m.Snapshot(usher.Snapshot{Generation: 1, Policies: map[string]int{"OverridePolicy": 2}, Problems: map[string]int{"error": 4}})
+	m.Snapshot(usher.Snapshot{
 		Generation: 2, Since: time.UnixMilli(1700000000250), Rules: 3, SourceErrors: 5, Pending: 6, Surplus: 7,
 		Policies: map[string]int{"ClusterObjectPolicy": 0, "ClusterValidatePolicy": 1}, Suspended: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2}, Proofs: map[string]int{"unproven": 7},
 		Known: map[string]int{"ValidatingAdmissionPolicy": 8},
@@ -71,7 +72,7 @@ func TestSnapshotAge(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
-	m.Snapshot(metrics.Snapshot{Since: time.Now().Add(-time.Hour)})
+	m.Snapshot(usher.Snapshot{Since: time.Now().Add(-time.Hour)})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,9 @@ type engine struct {
 func newEngine(client dynamic.Interface, mapper meta.RESTMapper, registry *prometheus.Registry) *engine {
 	counts := metrics.New(registry)
 	facts := factcluster.New(client, mapper, factcluster.Options{})
-	policies := live.New(live.Options{Facts: counts.FactResolver(cached.New(facts, time.Second)), Log: slog.Default()})
+	policies := live.New(live.Options{
+		Facts: counts.FactResolver(cached.New(facts, time.Second)), Log: slog.Default(), OnUpdate: counts.Snapshot,
+	})
 	return &engine{
 		source: cluster.New(client, cluster.Options{Log: slog.Default()}), facts: facts,
 		policies: policies, decider: counts.Wrap(policies, "embedded"),
