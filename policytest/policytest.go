@@ -13,7 +13,8 @@ import (
 )
 
 // Run loads the cases in files and folders, of every format, and runs each as a parallel subtest of t.
-// A path that cannot be read, or that has no cases, fails t.
+// A file that cannot be read is a subtest that fails, and the cases of the others run. A path that has no cases
+// fails t.
 func Run(t *testing.T, paths ...string) {
 	t.Helper()
 	policytest.Run(t, paths...)

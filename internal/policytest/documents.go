@@ -17,19 +17,44 @@ import (
 
 // eachDocument calls use with every document in paths that is not a Kubernetes object.
 func eachDocument(paths []string, use func(d Document) error) error {
-	var faults []error
+	var faults faultyFiles
 	for _, path := range paths {
 		files, err := manifest.Files(path)
 		if err != nil {
-			return fmt.Errorf("load cases: %w", err)
+			faults = append(faults, faultyFile{path, fmt.Errorf("load cases: %w", err)})
 		}
 		for _, file := range files {
 			if err := readFile(file, file == path, use); err != nil {
-				faults = append(faults, err)
+				faults = append(faults, faultyFile{file, err})
 			}
 		}
 	}
-	return errors.Join(faults...)
+	if len(faults) > 0 {
+		return faults
+	}
+	return nil
+}
+
+// faultyFiles are the files and folders that cannot be read as tests, each with its error.
+type faultyFiles []faultyFile
+
+type faultyFile struct {
+	name string
+	error
+}
+
+// Unwrap returns the error itself.
+func (f faultyFile) Unwrap() error { return f.error }
+
+func (f faultyFiles) Error() string { return errors.Join(f.Unwrap()...).Error() }
+
+// Unwrap returns the errors of all files.
+func (f faultyFiles) Unwrap() []error {
+	all := make([]error, len(f))
+	for i := range f {
+		all[i] = f[i]
+	}
+	return all
 }
 
 // readFile reads the documents of a file. One that was named by the user has to hold tests.

@@ -19,7 +19,11 @@ var ErrNoCases = errors.New("no test cases found: usher decide -o case writes on
 // Kubernetes objects: the policies under test may lie next to their tests. One error has all faults
 // of all files.
 func Tests(paths ...string) ([]Test, error) {
-	return testsIn(newReferences(), strings.Join(paths, ", "), func(use func(Document) error) error { return eachDocument(paths, use) })
+	tests, err := testsIn(newReferences(), strings.Join(paths, ", "), func(use func(Document) error) error { return eachDocument(paths, use) })
+	if err != nil {
+		return nil, err
+	}
+	return tests, nil
 }
 
 // Parse is [Tests] for the text of one file, which need not exist. Open returns the files that tests name: it gets their
@@ -27,16 +31,20 @@ func Tests(paths ...string) ([]Test, error) {
 func Parse(file string, text []byte, open func(name string) ([]byte, error)) ([]Test, error) {
 	named := newReferences()
 	named.open = open
-	return testsIn(named, file, func(use func(Document) error) error {
+	tests, err := testsIn(named, file, func(use func(Document) error) error {
 		documents, err := documentsOf(file, text)
 		if err != nil {
 			return err
 		}
 		return eachOf(file, documents, true, use)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return tests, nil
 }
 
-// testsIn returns the tests in the documents that each has.
+// testsIn returns the tests in the documents that each has, also with an error: those that have none.
 func testsIn(named *references, where string, each func(use func(Document) error) error) ([]Test, error) {
 	var tests []Test
 	shared := newMemo()
@@ -53,10 +61,7 @@ func testsIn(named *references, where string, each func(use func(Document) error
 	if err == nil && len(tests) == 0 {
 		err = fmt.Errorf("load %s: %w", where, ErrNoCases)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return tests, nil
+	return tests, err
 }
 
 // Load is [Tests] for admission cases; tests of other formats are left out.
