@@ -134,10 +134,14 @@ func (l *Live) WaitTried(ctx context.Context) error { return l.current.WaitTried
 
 // Decide decides by the policies that are in force when it is called, even if they change meanwhile.
 // Its error is [ErrNotLoaded] until every source has handed over its policies. A request of admission
-// without a known operation, a kind or a resource is an error, too, and one to authorize without a user, a verb or
+// without a known operation, a kind, a resource or the object that API servers send is an error, too, and one to authorize without a user, a verb or
 // a resource: policies select by these.
 func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
-	if err := complete(r); err != nil {
+	err := complete(r)
+	if err == nil {
+		err = carries(r)
+	}
+	if err != nil {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", err)
 	}
 	return l.current.Decide(ctx, r)
@@ -146,7 +150,7 @@ func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, er
 // Covers reports whether an API server would send a request to a webhook that is registered for the
 // policies in force. Doors that see every request ask it first, so that all doors decide the same. As
 // long as no policies have been loaded, almost all requests are covered; those that Decide has an error
-// for always are, but for those without a kind: of these it reports whether one with a kind may be covered,
+// for always are, but for those without a kind or an object: of these it reports whether one with them may be covered,
 // since a door can know the resource before it has read the object.
 func (l *Live) Covers(r *usher.Request) bool {
 	lacks := complete(r)
@@ -166,6 +170,18 @@ func complete(r *usher.Request) error {
 	}
 	if r.Phase != usher.Authorize && (r.Kind.Kind == "" || r.Kind.Version == "") {
 		return fmt.Errorf("kind %q: expected a kind and its version", r.Kind)
+	}
+	return nil
+}
+
+// carries returns which object a request of admission lacks: policies would be decided on nothing.
+func carries(r *usher.Request) error {
+	switch {
+	case r.Phase == usher.Authorize:
+	case r.Object == nil && (r.Operation == usher.Create || r.Operation == usher.Update):
+		return fmt.Errorf("object is missing: a request of the operation %s needs the object as it is to be stored", r.Operation)
+	case r.Object == nil && r.OldObject == nil && r.Operation == usher.Delete:
+		return errors.New("oldObject is missing: a request of the operation DELETE needs the object that is deleted")
 	}
 	return nil
 }

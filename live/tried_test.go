@@ -127,6 +127,47 @@ func TestIncompleteRequestsAreErrors(t *testing.T) {
 	}
 }
 
+// Without an object a policy would decide about nothing.
+func TestObjectsThatAPIServersSend(t *testing.T) {
+	t.Parallel()
+	l := run(t, live.Options{}, strings.Replace(misspelled, "metdata", "metadata", 1))
+	if err := l.WaitLoaded(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pod := createPod().Object
+	for _, row := range []struct {
+		operation      usher.Operation
+		object, before *usher.Object
+		err            string
+	}{
+		{usher.Create, pod, nil, ""},
+		{usher.Create, nil, nil, "object is missing: a request of the operation CREATE"},
+		{usher.Create, nil, pod, "object is missing: a request of the operation CREATE"},
+		{usher.Update, pod, pod, ""},
+		{usher.Update, nil, pod, "object is missing: a request of the operation UPDATE"},
+		{usher.Delete, nil, pod, ""},
+		{usher.Delete, nil, nil, "oldObject is missing"},
+		{usher.Connect, nil, nil, ""},
+	} {
+		r := createPod()
+		r.Operation, r.Object, r.OldObject = row.operation, row.object, row.before
+		_, err := l.Decide(t.Context(), r)
+		if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
+			t.Errorf("%s, object %t, oldObject %t: error %v, want %q", row.operation, row.object != nil, row.before != nil, err, row.err)
+		}
+	}
+	// Doors ask before they have read the object.
+	r := createPod()
+	r.Object = nil
+	if !l.Covers(r) {
+		t.Error("the creation of a Pod is not covered")
+	}
+	r.Operation = usher.Delete
+	if l.Covers(r) {
+		t.Error("a deletion, which no policy is for, is covered")
+	}
+}
+
 // TestIncompleteAccessIsAnError: a denial would not match what a request does not say.
 func TestIncompleteAccessIsAnError(t *testing.T) {
 	t.Parallel()
