@@ -219,11 +219,19 @@ func (j *judging) narrow(ctx context.Context, partial []*rule.Exempting, judged 
 		}
 	}
 	used := j.validationsWithout(ctx, both)
-	if len(j.exempt) == 0 && len(j.images) == 0 {
+	res, err := j.said, error(nil)
+	if len(j.exempt) > 0 || len(j.images) > 0 {
+		res, err = j.again(ctx, j.images)
+	}
+	if err == nil {
+		var more []*rule.Exempting
+		res, more = j.restWithout(ctx, both, res)
+		used = append(used, more...)
+	}
+	if len(j.exempt) == 0 && len(j.images) == 0 && len(used) == 0 {
 		judged.useless(partial)
 		return
 	}
-	res, err := j.again(ctx, j.images)
 	same := j.failed == nil && res.message == j.said.message && len(res.checks) == len(j.said.checks)
 	if err != nil || same {
 		judged.useless(partial)
@@ -265,6 +273,30 @@ func (j *judging) validationsWithout(ctx context.Context, both []*rule.Exempting
 		}
 	}
 	return used
+}
+
+// restWithout returns what a rule still says as it says it without the containers from whose validation exemptions
+// exempt, so that a message does not name these, and the exemptions because of which it does. These have to cover all
+// that it still says: whatever else it validates is about all containers.
+func (j *judging) restWithout(ctx context.Context, both []*rule.Exempting, rest result) (result, []*rule.Exempting) {
+	images := slices.Clone(j.images)
+	var covering []*rule.Exempting
+	for _, x := range both {
+		if !slices.ContainsFunc(rest.checks, func(c usher.Check) bool { return !x.Validations.Covers(&c) }) {
+			images, covering = append(images, x.Images...), append(covering, x)
+		}
+	}
+	if j.failed != nil || len(rest.checks) == 0 || len(covering) == 0 {
+		return rest, nil
+	}
+	res, err := j.again(ctx, images)
+	fresh := func(c usher.Check) bool {
+		return !slices.ContainsFunc(rest.checks, func(said usher.Check) bool { return said.Name == c.Name })
+	}
+	if err != nil || res.message == rest.message || !res.says() || slices.ContainsFunc(res.checks, fresh) {
+		return rest, nil
+	}
+	return res, covering
 }
 
 // useless says of exemptions that they are for the request and make no difference.
