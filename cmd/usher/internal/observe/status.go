@@ -111,7 +111,7 @@ type statusReport struct {
 	// Unsent says from where API servers send no requests, since no policy is for them; nil for nowhere. Writes of
 	// policies are always sent.
 	Unsent *unsentFrom `json:"unsent,omitempty"`
-	// Refused are the resources whose writes API servers refuse while Usher does not answer.
+	// Refused are the resources, other than policies, whose writes API servers refuse while Usher does not answer.
 	Refused  []string     `json:"refusedWithoutAnswer,omitempty"`
 	Policies policyCounts `json:"policies"`
 	// Decisions are the last ones that replicas know, and LastDecision is the newest; nil if that cannot be told.

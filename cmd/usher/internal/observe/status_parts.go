@@ -38,12 +38,14 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	from := rule.Namespaces{Only: true}
 	add := func(name string, policy *admissionv1.FailurePolicyType, client *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations, conditions []admissionv1.MatchCondition) {
 		if entry, ok := webhookconfig.EntryOf(name); ok {
-			if !entry.OfPolicies() {
-				from = from.Or(webhookconfig.SentFrom(conditions))
-			}
 			open := policy != nil && *policy == admissionv1.Ignore
 			r.Webhooks = append(r.Webhooks, webhookStatus{Name: entry.String(), FailsOpen: open})
 			called = append(called, client)
+			if entry.OfPolicies() {
+				// The row of webhooks says it of these: what users cannot write is the news.
+				return
+			}
+			from = from.Or(webhookconfig.SentFrom(conditions))
 			for i := range rules {
 				if !open {
 					refused = append(refused, rules[i].Resources...)
@@ -239,6 +241,7 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		return fmt.Errorf("read status: %w", err)
 	}
 	spec, _ := tree["spec"].(map[string]any)
+	unproven := denied(status.Conditions, v1alpha1.ConditionProven)
 	r.Policies.All++
 	if spec["failurePolicy"] == "Ignore" {
 		r.Policies.FailOpen++
@@ -254,6 +257,8 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		wrongf("suspended: it decides nothing")
 	case enforced == nil:
 		wrongf("not enforced: Usher has not written its status")
+	case enforced.Status != metav1.ConditionTrue && unproven != nil:
+		// It is not enforced for that.
 	case enforced.Status != metav1.ConditionTrue:
 		wrongf("not enforced: %s: %s", enforced.Reason, enforced.Message)
 	case enforced.Reason == v1alpha1.ReasonLastGoodVersion:
@@ -267,15 +272,23 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	}
 	r.warned(ref, status.Problems)
 	// One that is suspended does not fail: its status is of when it was in force.
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWorking); c != nil && c.Status == metav1.ConditionFalse && !api.Suspended(policy.Object) {
+	if c := denied(status.Conditions, v1alpha1.ConditionWorking); c != nil && !api.Suspended(policy.Object) {
 		r.Policies.Failing++
 		wrongf(failing+"%s; to have it decide nothing until it is mended: %s", c.Message, suspending(policy.Object, &ref))
 	}
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProven); c != nil && c.Status == metav1.ConditionFalse {
+	if unproven != nil {
 		r.Policies.Unproven++
-		wrongf("unproven: %s; look at what it allows, then: usher authz adopt", c.Message)
+		wrongf("unproven: %s; look at what it allows, then: usher authz adopt", unproven.Message)
 	}
 	return nil
+}
+
+// denied returns a condition that is False; nil if it is not.
+func denied(all []metav1.Condition, condition string) *metav1.Condition {
+	if !meta.IsStatusConditionFalse(all, condition) {
+		return nil
+	}
+	return meta.FindStatusCondition(all, condition)
 }
 
 // failing begins what is said of a policy that fails on requests.

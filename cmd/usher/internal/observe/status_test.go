@@ -91,7 +91,8 @@ func (c *protectedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if i > 0 && c.otherCA != "" {
 				ca = strings.TrimPrefix(c.otherCA, none)
 			}
-			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":["pods","deployments","apps","services","x"]}],"clientConfig":{"url":%s,"caBundle":%q},"matchConditions":[%s]}`, name, failurePolicy, cmp.Or(c.outside, "null"), base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
+			resources := map[bool]string{false: `"pods","deployments","apps","services","x"`, true: `"clusterobjectpolicies"`}[name == "validate-policies"]
+			all = append(all, fmt.Sprintf(`{"name":"%s.usher.dev","failurePolicy":%q,"rules":[{"resources":[%s]}],"clientConfig":{"url":%s,"caBundle":%q},"matchConditions":[%s]}`, name, failurePolicy, resources, cmp.Or(c.outside, "null"), base64.StdEncoding.EncodeToString([]byte(ca)), c.conditions))
 		}
 		return fmt.Sprintf(`{"metadata":{"annotations":{"usher.dev/entries":%q}},"webhooks":[%s]}`, strings.Join(names, ","), strings.Join(all, ","))
 	}
@@ -308,12 +309,14 @@ func TestStatus(t *testing.T) {
 				statusOf("out", "", `{"type":"Enforced","status":"False","reason":"NotCalled","message":"nobody\nasks"}`),
 				statusOf("fails", `"failurePolicy":"Ignore"`, inForce, `{"type":"Working","status":"False","reason":"RuleFails","message":"no such key"}`),
 				statusOf("forged", "", inForce, `{"type":"Proven","status":"False","reason":"Unproven","message":"no proof"}`),
+				statusOf("lost", "", `{"type":"Enforced","status":"False","reason":"NotEnforced","message":"not in force: no proof"}`, `{"type":"Proven","status":"False","reason":"Unproven","message":"not in force: no proof"}`),
 			}, ",")
 		}, cli.ExitNegative, []string{
-			"not everything is enforced: 6 problems\n", "policies       3 of 6 enforced, 1 failing, 1 unproven, 1 suspended; 1 let pass what they fail on\n",
+			"not everything is enforced: 7 problems\n", "policies       3 of 7 enforced, 1 failing, 2 unproven, 1 suspended; 1 let pass what they fail on\n",
 			"problem: ClusterObjectPolicy off: suspended: it decides nothing\n", "problem: ClusterObjectPolicy new: not enforced: Usher has not written its status\n",
 			"problem: ClusterObjectPolicy old: an older version is enforced: generation 1\n", "problem: ClusterObjectPolicy out: not enforced: NotCalled: nobody asks\n",
 			"problem: ClusterObjectPolicy fails: failing: no such key; to have it decide nothing until it is mended: kubectl patch clusterobjectpolicy/fails --type merge -p '{\"spec\":{\"suspend\":true}}'\n",
+			"problem: ClusterObjectPolicy lost: unproven: not in force: no proof;",
 			"problem: ClusterObjectPolicy forged: unproven: no proof; look at what it allows, then: usher authz adopt\n",
 		}},
 		{"policies that are in force and fail", func(c *protectedCluster) {
