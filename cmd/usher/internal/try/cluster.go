@@ -87,6 +87,7 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	f.leftOut = policies.MayRefuse(forbidden)
 	if len(forbidden) > 0 {
 		cli.Notef(cmd, s, "warning", "%s: these are left out", policies.NoRight(forbidden))
+		f.noteUnlisted(cmd, s, in[0], forbidden)
 	}
 	return set, f.facts.FromCluster(clients), nil
 }
@@ -103,19 +104,26 @@ func (f *decideFlags) unlisted(cmd *cobra.Command, s cli.Streams, clients *clien
 	if _, missing := f.stored(cmd.Context()); missing != nil {
 		return missing
 	}
-	if len(policies.MayRefuse(forbidden)) > 0 {
-		object := "-f FILE"
-		switch {
-		case len(f.named) > 0:
-			object = f.named[0]
-		case len(f.files) > 0 && f.files[0] != "-":
-			object = "-f " + f.files[0]
-		}
-		cli.Notef(cmd, s, "note", "policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: "+
-			"'kubectl get events -n %[1]s', 'usher watch -n %[1]s'. Send that to the people who administer the cluster, who can exempt it: "+
-			"'usher exempt --from-cluster %[2]s -n %[1]s --reason REASON --owner OWNER'", in, object)
-	}
+	f.noteUnlisted(cmd, s, in, forbidden)
 	return policies.Without(forbidden, err)
+}
+
+// noteUnlisted prints to s.Err how to learn what refuses an object in a namespace, if that may be a policy that the
+// user may not list.
+func (f *decideFlags) noteUnlisted(cmd *cobra.Command, s cli.Streams, in string, forbidden []policies.Forbidden) {
+	if len(policies.MayRefuse(forbidden)) == 0 {
+		return
+	}
+	object := "-f FILE"
+	switch {
+	case len(f.named) > 0:
+		object = f.named[0]
+	case len(f.files) > 0 && f.files[0] != "-":
+		object = "-f " + f.files[0]
+	}
+	cli.Notef(cmd, s, "note", "policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: "+
+		"'kubectl get events -n %[1]s', 'usher watch -n %[1]s'. Send that to the people who administer the cluster, who can exempt it: "+
+		"'usher exempt --from-cluster %[2]s -n %[1]s --reason REASON --owner OWNER'", in, object)
 }
 
 // noteWritten prints to s.Err that objects of files may differ from those that the API server of the cluster
