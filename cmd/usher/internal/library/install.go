@@ -117,6 +117,9 @@ func (f *installFlags) selected(cmd *cobra.Command, s cli.Streams, args []string
 		return nil, nil, err
 	}
 	chosen, settings, left, err := f.Within(chosen, settings)
+	if err == nil && f.Namespace() != "" && f.Action() != "" {
+		cli.Notef(cmd, s, "note", "these are ObjectPolicies of namespace %[1]s, whatever policies of the cluster do there: --namespaces %[1]s, in place of --namespace, is to change these", f.Namespace())
+	}
 	if len(left) > 0 {
 		cli.Notef(cmd, s, "note", "left out, since no policy of namespace %s means the same: %s", f.Namespace(), strings.Join(left, "; "))
 	}

@@ -21,7 +21,7 @@ func (f *Flags) checkNamespaces(found []library.Policy, settings []library.Setti
 		return nil
 	}
 	if f.action == "" && len(f.params) == 0 {
-		return errors.New("--namespaces is for --action and --params: say what is different there, as in --action Deny")
+		return errors.New("--namespaces is for --action and --params: say what is different there, as in --action Deny; to install policies as those of one namespace: --namespace")
 	}
 	if err := checkNames("namespaces", f.namespaces); err != nil {
 		return err

@@ -30,7 +30,11 @@ func (f *Flags) Within(found []library.Policy, settings []library.Settings) ([]l
 		return found, settings, nil, nil
 	}
 	if errs := validation.IsDNS1123Label(f.within); len(errs) > 0 {
-		return nil, nil, nil, fmt.Errorf("--namespace %q: not the name of a namespace: %s", f.within, errs[0])
+		several := ""
+		if strings.Contains(f.within, ",") {
+			several = "; to change what policies of the cluster do in several namespaces: --namespaces"
+		}
+		return nil, nil, nil, fmt.Errorf("--namespace %q: not the name of a namespace: %s%s", f.within, errs[0], several)
 	}
 	if len(f.namespaces) > 0 {
 		return nil, nil, nil, errors.New("--namespace and --namespaces exclude each other: --namespaces is for policies of the cluster")
