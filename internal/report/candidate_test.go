@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,6 +187,43 @@ func TestCountsAreNotHidden(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			if got, _ := c.candidate("shop", "c"); got.Seen != 4+n || got.NewlyDenied != 3 || !got.Since.Time.Equal(began) {
 				t.Errorf("%d seen, %d denied since %v, which is %v", got.Seen, got.NewlyDenied, got.Since, began)
+			}
+		}
+	})
+}
+
+// TestRestartsAreExplained: the status of a candidate says why counting began again, also after other changes of it.
+func TestRestartsAreExplained(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		p, s := c.propose("shop", "c", "u", 3)
+		one, exempt := usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "one"}, usher.PolicyRef{Kind: "PolicyExemption", Namespace: "shop", Name: "x"}
+		var counted atomic.Pointer[rule.CandidateState]
+		first := s
+		counted.Store(&first)
+		c.candidates = func() []rule.CandidateState { return []rule.CandidateState{*counted.Load()} }
+		r := c.replica("one")
+		for _, step := range []struct {
+			reason     string
+			generation int64
+			compared   []rule.Compared
+			seen       int64
+			want       string
+		}{
+			{"the first time", 1, []rule.Compared{{Policy: one, Generation: 1}}, 3, ""},
+			{"an exemption is written", 1, []rule.Compared{{Policy: one, Generation: 1}, {Policy: exempt, Generation: 1}}, 0, "PolicyExemption shop/x came into force"},
+			{"only the numbers change", 1, []rule.Compared{{Policy: one, Generation: 1}, {Policy: exempt, Generation: 1}}, 5, "PolicyExemption shop/x came into force"},
+			{"a policy is edited, the exemption deleted", 1, []rule.Compared{{Policy: one, Generation: 2}}, 0, "ObjectPolicy shop/one was changed, PolicyExemption shop/x is no longer in force"},
+			{"the candidate is edited", 2, []rule.Compared{{Policy: one, Generation: 3}}, 0, "the candidate was changed"},
+		} {
+			p.Generation, s.Generation, s.Compared, s.Counts.Seen, s.Since = step.generation, step.generation, step.compared, step.seen, time.Now()
+			now := s
+			counted.Store(&now)
+			r.Observe(report.Snapshot{Policies: []rule.State{p}})
+			time.Sleep(5 * time.Minute)
+			if got, _ := c.candidate("shop", "c"); got.Restarted != step.want {
+				t.Errorf("%s: %q, want %q", step.reason, got.Restarted, step.want)
 			}
 		}
 	})

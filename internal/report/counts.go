@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	usher "github.com/usher-dev/usher"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -178,6 +180,11 @@ func (all counts) apply(known, next *status, x *rule.CandidateState, uid types.U
 	}
 	to.Compared = comparedWith(x)
 	continued := last != nil && last.Since != nil && known.ObservedGeneration == x.Generation && slices.Equal(last.Compared, to.Compared) && !last.Since.After(now)
+	if continued {
+		to.Restarted = last.Restarted
+	} else if last != nil && last.Since != nil {
+		to.Restarted = restarted(known, x, to.Compared)
+	}
 	if !c.begun {
 		c.begun = true
 		if continued {
@@ -205,11 +212,47 @@ func (all counts) apply(known, next *status, x *rule.CandidateState, uid types.U
 	return soon <= 0, max(soon, 0)
 }
 
+// restarted returns why a candidate is counted again that was compared with other versions, as far as its status tells.
+func restarted(known *status, x *rule.CandidateState, with []usherv1alpha1.ComparedPolicy) string {
+	if known.ObservedGeneration != x.Generation {
+		return "the candidate was changed"
+	}
+	var all []string
+	versions := map[usherv1alpha1.CandidateRef]usherv1alpha1.ComparedPolicy{}
+	for _, v := range known.Candidate.Compared {
+		versions[v.CandidateRef] = v
+	}
+	for _, v := range with {
+		switch was, ok := versions[v.CandidateRef]; {
+		case !ok:
+			all = append(all, named(v)+" came into force")
+		case was != v:
+			all = append(all, named(v)+" was changed")
+		}
+		delete(versions, v.CandidateRef)
+	}
+	for _, v := range known.Candidate.Compared {
+		if _, ok := versions[v.CandidateRef]; ok {
+			all = append(all, named(v)+" is no longer in force")
+		}
+	}
+	const most = 3
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], fmt.Sprintf("%d more", more))
+	}
+	return short(strings.Join(all, ", "))
+}
+
 // written records that the status of a candidate was written.
 func (all counts) written(uid types.UID, s *status, now time.Time) {
 	if c := all[uid]; c != nil && s.Candidate != nil && s.Candidate.CandidateCounts != (usherv1alpha1.CandidateCounts{}) {
 		c.written = now
 	}
+}
+
+// named names a policy that a candidate is compared with.
+func named(v usherv1alpha1.ComparedPolicy) string {
+	return usher.PolicyRef{Kind: v.Kind, Namespace: v.Namespace, Name: v.Name}.String()
 }
 
 func comparedWith(x *rule.CandidateState) []usherv1alpha1.ComparedPolicy {

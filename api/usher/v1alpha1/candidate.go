@@ -138,6 +138,9 @@ type PolicyCandidateStatus struct {
 	// affects.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Restarted is why counting began again then; empty if it has not.
+	// +optional
+	Restarted string `json:"restarted,omitempty"`
 	// CountedAt is when the numbers were last written: when they change, at most once a minute.
 	// +optional
 	CountedAt *metav1.Time `json:"countedAt,omitempty"`

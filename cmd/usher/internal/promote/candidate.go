@@ -24,6 +24,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // countsEvery is how often servers write what a candidate has counted, at most.
@@ -38,10 +39,12 @@ type candidate struct {
 	generation int64
 	spec       usherv1alpha1.PolicyCandidateSpec
 	status     usherv1alpha1.PolicyCandidateStatus
+	// flags name the cluster in commands that are printed.
+	flags string
 }
 
 func read(ctx context.Context, client dynamic.Interface, ref usher.PolicyRef, o *Options) (*candidate, error) {
-	c := &candidate{client: client, ref: ref}
+	c := &candidate{client: client, ref: ref, flags: o.Flags}
 	c.kind, _ = api.KindCalled(ref.Kind)
 	found, err := c.resource().Get(ctx, ref.Name, metav1.GetOptions{})
 	if cluster.Unserved(err) {
@@ -75,6 +78,9 @@ func (c *candidate) counted(out io.Writer) {
 		fmt.Fprintf(out, " (as of %s: changes are written at most once a minute)", s.CountedAt.UTC().Format(time.RFC3339))
 	}
 	fmt.Fprintln(out)
+	if s.Restarted != "" {
+		fmt.Fprintf(out, "         counting began again then: %s\n", printable.Line(s.Restarted))
+	}
 	for _, row := range []struct {
 		n    int64
 		what string
@@ -106,7 +112,7 @@ func (c *candidate) shown() string {
 	if c.ref.Namespace != "" {
 		command += " -n " + served.Quote(c.ref.Namespace)
 	}
-	return command
+	return command + c.flags
 }
 
 // reasons returns why a candidate is not promoted.
@@ -307,5 +313,5 @@ func (c *candidate) deletion() string {
 	if c.ref.Namespace != "" {
 		command += " -n " + c.ref.Namespace
 	}
-	return command
+	return command + c.flags
 }

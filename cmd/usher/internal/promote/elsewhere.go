@@ -30,7 +30,10 @@ func notFound(ctx context.Context, client dynamic.Interface, ref usher.PolicyRef
 		if other.Namespace == "" {
 			line = "usher promote " + other.Name
 		}
-		lines = append(lines, fmt.Sprintf("'%s%s'", line, o.Flags))
+		if line += o.Flags; o.Apply {
+			line += " --apply"
+		}
+		lines = append(lines, "'"+line+"'")
 	}
 	switch more := len(lines) - mostNamed; {
 	case len(lines) == 0:

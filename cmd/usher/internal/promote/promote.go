@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 )
 
 // FieldManager is the field manager of policies that are promoted.
@@ -34,7 +35,7 @@ type Options struct {
 	// Warnings gets what policy admission would warn of, before anything is written.
 	Warnings rest.WarningHandlerWithContext
 	// Home is the namespace in which a candidate is looked for first if there is none where it is named, and Flags
-	// follow the name in the line that promotes it.
+	// name the cluster in commands that are printed.
 	Home, Flags string
 }
 
@@ -126,16 +127,13 @@ func (f *promoteFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "timeout of the whole command")
 }
 
-// again returns the flags that are given, but for the namespace, as they are written.
+// again returns the flags that name the cluster, as they are written.
 func (f *promoteFlags) again() string {
 	var flags strings.Builder
 	for _, flag := range []struct{ name, value string }{{"kubeconfig", f.kubeconfig}, {"context", f.context}} {
 		if flag.value != "" {
-			fmt.Fprintf(&flags, " --%s %s", flag.name, flag.value)
+			fmt.Fprintf(&flags, " --%s %s", flag.name, served.Quote(flag.value))
 		}
-	}
-	if f.Apply {
-		flags.WriteString(" --apply")
 	}
 	return flags.String()
 }

@@ -169,6 +169,9 @@ func rows() []row {
 		{"a removal, shown", removal, seen + tags, true, promote.Options{Warnings: rest.NoWarnings{}}, "", "ClusterObjectPolicy tags is deleted\nnothing is written", "", []string{"try to delete tags"}, false},
 		{"a removal of what is gone", removal, seen + tags, false, apply, "", "", "there is no ClusterObjectPolicy tags to remove: delete the candidate with 'kubectl delete clusterpolicycandidates c'", nil, true},
 		{"an older server has counted", one, evaluated + ", seen: 5", false, promote.Options{Warnings: rest.NoWarnings{}}, "", "counted since 2026-01-01T00:00:00Z\n       5 decisions seen", "", tried, false},
+		{"it is counted again", one, seen + ", restarted: ClusterPolicyExemption x came into force", false, promote.Options{Warnings: rest.NoWarnings{}}, "", "once a minute)\n         counting began again then: ClusterPolicyExemption x came into force\n       5 decisions seen", "", tried, false},
+		{"of a named cluster", one, seen, false, promote.Options{Warnings: rest.NoWarnings{}, Flags: " --context prod"}, "", "--policy ClusterPolicyCandidate/c --context prod\n", "", tried, false},
+		{"what is gone in a named cluster", removal, seen + tags, false, promote.Options{Warnings: rest.NoWarnings{}, Flags: " --context prod"}, "", "", "kubectl delete clusterpolicycandidates c --context prod'", nil, true},
 		{"silence", one, evaluated, false, promote.Options{Warnings: rest.NoWarnings{}}, "", "it has seen no request, which proves nothing", "", tried, false},
 		{"not evaluated", one, strings.ReplaceAll(seen, `status: "True"`, `status: "False"`), false, apply, "", "", "warning: it is not evaluated: ", tried, true},
 		{"the status is of another version", one, strings.ReplaceAll(seen, "observedGeneration: 2, reason", "observedGeneration: 1, reason"), false, apply, "", "", "it is not evaluated yet, or not as it is now", tried, true},
@@ -439,7 +442,7 @@ func TestPromoteAnotherOfTheName(t *testing.T) {
 			forbidden := slices.Contains(test.forbidden, action.GetVerb()) || slices.Contains(test.forbidden, action.GetVerb()+" "+resource.Resource)
 			return forbidden, nil, apierrors.NewForbidden(resource, "c", errors.New("no right"))
 		})
-		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, c, test.ref, promote.Options{Apply: true, Home: "shop", Flags: " --apply"})
+		err := promote.Promote(t.Context(), cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, c, test.ref, promote.Options{Apply: true, Home: "shop"})
 		if err == nil {
 			t.Fatalf("%s: no error", test.reason)
 		}
