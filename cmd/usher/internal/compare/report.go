@@ -212,7 +212,7 @@ func (s *searched) text() string {
 	if err != nil {
 		return text
 	}
-	return text + "--- # a case for usher test\n" + string(written) + "---\n"
+	return text + "--- # A case for usher test. To keep it, replace the copies under policies by policyFiles: with the path of your policies from it.\n" + string(written) + "---\n"
 }
 
 func (r *impactReport) markdown() string {
