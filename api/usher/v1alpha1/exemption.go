@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.uses`
 // +kubebuilder:printcolumn:name="Last-Used",type=date,JSONPath=`.status.lastUsed`
+// +kubebuilder:printcolumn:name="Policies",type=string,priority=1,JSONPath=`.spec.policyRefs`
 // +kubebuilder:printcolumn:name="Problem",type=string,priority=1,JSONPath=`.status.lastError`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterPolicyExemption struct {
@@ -50,6 +51,7 @@ type ClusterPolicyExemptionList struct {
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.uses`
 // +kubebuilder:printcolumn:name="Last-Used",type=date,JSONPath=`.status.lastUsed`
+// +kubebuilder:printcolumn:name="Policies",type=string,priority=1,JSONPath=`.spec.policyRefs`
 // +kubebuilder:printcolumn:name="Problem",type=string,priority=1,JSONPath=`.status.lastError`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PolicyExemption struct {
