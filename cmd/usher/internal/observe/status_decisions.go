@@ -34,6 +34,9 @@ const (
 	fewRequests = 20
 	// leastRefused is how many requests a policy has refused that is to be looked at for that.
 	leastRefused = 3
+	// leastSlow is how many requests a policy was slow for that is to be looked at for that. The first ones of each phase
+	// are slow at each of two replicas that have just started.
+	leastSlow = 5
 	// inForceWithin is how soon after it is edited a policy is in force.
 	inForceWithin = time.Second
 )
@@ -233,7 +236,13 @@ func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figur
 		r.LookAt = append(r.LookAt, lookAt{p, "refused " + policies[p].share(r.Decisions.All),
 			"usher watch --denied --explain --once --policy " + served.Policy(p) + argsOf(&f.replicas)})
 	}
-	for _, p := range most(policies, func(one *figures) float64 { return one.slowest }) {
+	slowest := func(one *figures) float64 {
+		if one.slow < leastSlow {
+			return 0
+		}
+		return one.slowest
+	}
+	for _, p := range most(policies, slowest) {
 		took := time.Duration(policies[p].slowest * float64(time.Second)).Round(time.Millisecond)
 		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("slow: took up to %s, and %s or more of %d of the last %s", took, recent.SlowRule, policies[p].slow, cli.Count(r.Decisions.All, "request", "requests")),
 			"usher watch --once --since 15m --slower-than " + recent.SlowRule.String() + argsOf(&f.replicas)})

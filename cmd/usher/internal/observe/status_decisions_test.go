@@ -37,24 +37,28 @@ func TestStatusNamesPolicies(t *testing.T) {
 			rule("", "ignored", usher.Failed, true), rule("", "tried", usher.WouldDeny, false),
 		}})
 	}
-	decisions = append(decisions,
-		&recent.Decision{Verdict: "allow", Rules: []recent.Rule{rule("", "warns", usher.Rejected, false)}, Slowest: &recent.SlowestRule{Policy: rule("", "slow", "", false).Policy, TookSeconds: 0.25}},
-		&recent.Decision{Verdict: "allow", Slowest: &recent.SlowestRule{Policy: rule("shop", "slower", "", false).Policy, TookSeconds: 1}},
-		&recent.Decision{Verdict: "allow", Slowest: &recent.SlowestRule{Policy: rule("", "slow", "", false).Policy, TookSeconds: 0.05}},
-	)
+	took := func(namespace, name string, seconds ...float64) {
+		for _, s := range seconds {
+			decisions = append(decisions, &recent.Decision{Verdict: "allow", Slowest: &recent.SlowestRule{Policy: rule(namespace, name, "", false).Policy, TookSeconds: s}})
+		}
+	}
+	decisions = append(decisions, &recent.Decision{Verdict: "allow", Rules: []recent.Rule{rule("", "warns", usher.Rejected, false)}})
+	took("", "slow", 0.25, 0.05, 0.05, 0.05, 0.05)
+	took("shop", "slower", 1, 1, 1, 1, 1)
+	took("", "cold", 2, 2, 2, 2)
 	const at, denied, slow = " --server https://127.0.0.1:8445 --ca-file 'my ca.crt'", "usher watch --denied --explain --once --policy ", "usher watch --once --since 15m --slower-than 20ms"
 	want := []string{
-		"ClusterObjectPolicy deny-all: refused 30 of the last 42 requests: " + denied + "ClusterObjectPolicy/deny-all" + at,
-		"ClusterObjectPolicy broken: refused 9 of the last 42 requests: " + denied + "ClusterObjectPolicy/broken" + at,
-		"ObjectPolicy shop/p0: refused 4 of the last 42 requests: " + denied + "ObjectPolicy/shop/p0" + at,
-		"ClusterObjectPolicy slow: slow: took up to 250ms, and 20ms or more of 2 of the last 42 requests: " + slow + at,
-		"ObjectPolicy shop/slower: slow: took up to 1s, and 20ms or more of 1 of the last 42 requests: " + slow + at,
+		"ClusterObjectPolicy deny-all: refused 30 of the last 54 requests: " + denied + "ClusterObjectPolicy/deny-all" + at,
+		"ClusterObjectPolicy broken: refused 9 of the last 54 requests: " + denied + "ClusterObjectPolicy/broken" + at,
+		"ObjectPolicy shop/p0: refused 4 of the last 54 requests: " + denied + "ObjectPolicy/shop/p0" + at,
+		"ClusterObjectPolicy slow: slow: took up to 250ms, and 20ms or more of 5 of the last 54 requests: " + slow + at,
+		"ObjectPolicy shop/slower: slow: took up to 1s, and 20ms or more of 5 of the last 54 requests: " + slow + at,
 	}
 	headline, outdated, got := observe.LookAt(decisions)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if headline != "ClusterObjectPolicy deny-all refuses most requests, 30 of the last 42 requests" || outdated != 0 {
+	if headline != "ClusterObjectPolicy deny-all refuses most requests, 30 of the last 54 requests" || outdated != 0 {
 		t.Errorf("got %q, and %d outdated decisions", headline, outdated)
 	}
 }
