@@ -121,6 +121,34 @@ spec:
         validations: [{expression: "variables.anyObject.metadata.name.startsWith(variables.params.begin)", message: not named well}]
 `
 
+// A message that a test expects is compared, also if another assertion of the test has none.
+func TestMessagesAreCompared(t *testing.T) {
+	t.Parallel()
+	constraint := "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Named, metadata: {name: c}, spec: {match: {kinds: [{apiGroups: [''], kinds: [Pod]}]}, parameters: {begin: x}}}"
+	files := map[string]string{"template.yaml": template, "constraint.yaml": constraint, "pod.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b}}"}
+	for _, row := range []struct {
+		assertions string
+		want       proof.Outcome
+	}{
+		{"[{violations: 1, message: not named well}]", proof.Holds},
+		{"[{violations: 1, message: not named well}, {violations: yes}]", proof.Holds},
+		{"[{violations: 1, message: something else}]", proof.Differs},
+		{"[{violations: 1, message: something else}, {violations: yes}]", proof.Differs},
+		{"[{violations: 1, message: 'not .* well'}]", proof.Unjudged},
+	} {
+		suite := parse(t, "{kind: Suite, tests: [{name: a, template: template.yaml, constraint: constraint.yaml, cases: [{name: b, object: pod.yaml, assertions: "+row.assertions+"}]}]}")[0]
+		rows := gatekeeper.Prove(t.Context(), &convert.Foreign{Object: suite, File: "suite.yaml"}, func(file string) ([]map[string]any, []*admissionv1.AdmissionRequest, error) {
+			return parse(t, files[file]), nil, nil
+		}, options(false))
+		if len(rows) != 1 {
+			t.Fatal(rows)
+		}
+		if rows[0].Outcome != row.want {
+			t.Errorf("%s: %s: %s, want %s", row.assertions, rows[0].Outcome, rows[0].Why, row.want)
+		}
+	}
+}
+
 // What cannot be converted is left out by name, with the field and what to do; nothing by half.
 func TestLeftOut(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package gatekeeper
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -200,7 +201,7 @@ func expected(all []assertion) (*policytest.Expect, error) {
 			return nil, fmt.Errorf("it expects the message %q, a pattern", a.Message)
 		}
 		*e.Allowed = false
-		e.MessageContains = a.Message
+		e.MessageContains = cmp.Or(a.Message, e.MessageContains)
 	}
 	return e, nil
 }
