@@ -31,15 +31,19 @@ func (r Report) TooSlow(longest time.Duration) string {
 	return text
 }
 
-// Late warns of the rule for which the time of a policy that is written, [compile.LongestTrial], was over. It warns of nothing if
-// no rule took much of that: then the machine was busy, or there is much to try.
+// slow is how long a rule takes for one request that is warned of because there was no time to try everything. CEL whose cost is
+// counted is stopped after twice that.
+const slow = 100 * time.Millisecond
+
+// Late warns of the rule for which the time to try a policy was over. It warns of nothing if no rule took long: then the machine
+// was busy, or there is much to try.
 func (r Report) Late(c *compile.Compiled) []rule.Problem {
-	if !r.Cut || r.Slowest.Took < compile.LongestTrial/10 {
+	if !r.Cut || r.Slowest.Took < slow {
 		return nil
 	}
 	// It names no time that differs from one try to the next.
 	return []rule.Problem{c.Place(rule.Problem{
-		Severity: rule.Warning, Field: r.Slowest.Rule, What: fmt.Sprintf("it takes too long for a request: trying it was stopped at the limit of %s", compile.LongestTrial),
+		Severity: rule.Warning, Field: r.Slowest.Rule, What: "it takes so long for a request that trying the policy was stopped",
 		Do: "measure it with usher explain --cost; what it may take: " + limits,
 	})}
 }

@@ -15,7 +15,7 @@ import (
 // longestTenantTry for the check. On a busy machine that takes many times as long as on an idle one; policies
 // of the cluster can keep it from recovering.
 const (
-	longestTrial     = 100 * time.Millisecond
+	longestTrial     = 500 * time.Millisecond
 	longestTry       = 500 * time.Millisecond
 	longestTenantTry = 50 * time.Millisecond
 )
