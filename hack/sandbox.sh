@@ -17,9 +17,8 @@ The example policies are files. Yours go into the cluster, and have a status:
 Is Usher healthy? With the URL that it serves, which is printed below, too:
   curl -k 'URL/readyz?verbose'
 What was decided, as it happens, and what policies say of objects that exist:
-  bin/usher watch --server https://127.0.0.1:8445 --ca-file \${KUBECONFIG%/*}/usher/certificates/ca.crt
-  bin/usher audit --server https://127.0.0.1:8445 --ca-file \${KUBECONFIG%/*}/usher/certificates/ca.crt
+  bin/usher watch
+  bin/usher audit
 
 END
-exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/object-policies/policies \
-  --usher-arg=--audit --usher-arg=--api-address=127.0.0.1:8445
+exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/object-policies/policies

@@ -28,9 +28,8 @@ func TestUpWithUsher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := "127.0.0.1:" + freePort(t)
 	command := exec.Command(up, "up", "--json", "--exit-on-stdin-eof", "--controllers", calm, "--with-usher",
-		"--usher-bin", binary, "--usher-arg=--audit", "--usher-arg=--api-address="+api, "--crds", filepath.Join(root, "deploy", "crds"), "--policies", filepath.Join(root, "examples", "object-policies", "policies"))
+		"--usher-bin", binary, "--crds", filepath.Join(root, "deploy", "crds"), "--policies", filepath.Join(root, "examples", "object-policies", "policies"))
 	command.Stderr = os.Stderr
 	stdin, errIn := command.StdinPipe()
 	stdout, errOut := command.StdoutPipe()
@@ -74,7 +73,7 @@ func TestUpWithUsher(t *testing.T) {
 	config.WarningHandler = rest.NoWarnings{}
 	r := &rig{}
 	r.connect(t, config)
-	advised(t, state.Kubeconfig, binary, api)
+	advised(t, state.Kubeconfig, binary)
 	enforced := func() error {
 		latest := pod(t, "shop", "cart")
 		latest.Object["spec"] = map[string]any{
@@ -114,7 +113,7 @@ func TestUpWithUsher(t *testing.T) {
 }
 
 // advised runs the commands that hack/sandbox.sh prints, with the policy of the README.
-func advised(t *testing.T, kubeconfig, binary, api string) {
+func advised(t *testing.T, kubeconfig, binary string) {
 	t.Helper()
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Log("kubectl is not installed: what hack/sandbox.sh advises is not tried")
@@ -136,7 +135,7 @@ func advised(t *testing.T, kubeconfig, binary, api string) {
 			continue
 		}
 		advice = strings.Replace(strings.TrimSpace(advice), "bin/usher watch", "bin/usher watch --once", 1)
-		replaced := strings.NewReplacer(`\$`, "$", "try/policies/owner.yaml", policy, "bin/usher", binary, "127.0.0.1:8445", api).Replace(advice)
+		replaced := strings.NewReplacer(`\$`, "$", "try/policies/owner.yaml", policy, "bin/usher", binary).Replace(advice)
 		if strings.Contains(replaced, " audit ") {
 			// It looks at the objects some time after they were written.
 			replaced = "until " + replaced + " | grep lab/train; do sleep 0.2; done"

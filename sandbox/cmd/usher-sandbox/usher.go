@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/usher-dev/usher/sandbox/internal/apiserver"
 	"github.com/usher-dev/usher/sandbox/internal/cluster"
+	"github.com/usher-dev/usher/sandbox/internal/kubeconfig"
+	"github.com/usher-dev/usher/sandbox/internal/port"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
 )
 
@@ -30,7 +33,7 @@ type usherOptions struct {
 
 func (o *usherOptions) bind(command *cobra.Command) {
 	flags := command.Flags()
-	flags.BoolVar(&o.with, "with-usher", false, "start usher serve as well, with its CRDs, and register its webhooks")
+	flags.BoolVar(&o.with, "with-usher", false, "start usher serve as well, with its CRDs, the audit and the API of its own, and register its webhooks")
 	flags.BoolVar(&o.plugin, "plugin", false, "run Usher as an admission plugin of kube-apiserver, with policies from --policies or else from the cluster")
 	flags.StringArrayVar(&o.policies, "policies", nil, "with --plugin: file or folder with policies; with --with-usher: besides those in the cluster (repeatable)")
 	flags.StringVar(&o.binary, "usher-bin", "", "with --with-usher: path of usher (default: $USHER_BIN, bin/usher, or that on the PATH)")
@@ -97,11 +100,16 @@ func (o *usherOptions) authorize(ctx context.Context, config *cluster.Config) er
 }
 
 // served is the usher process that up has started; nil if the flags request none.
-type served struct{ process *usher.Process }
+type served struct {
+	process *usher.Process
+	// api is the URL of its API, if it serves one.
+	api string
+}
 
 // usherState describes usher to other programs.
 type usherState struct {
 	URL     string `json:"url"`
+	API     string `json:"api,omitempty"`
 	Metrics string `json:"metrics"`
 	Log     string `json:"log"`
 	PID     int    `json:"pid"`
@@ -123,12 +131,17 @@ func (o *usherOptions) start(ctx context.Context, state cluster.State) (*served,
 	if err := usher.Install(ctx, config, o.crds); err != nil {
 		return nil, err
 	}
+	number, err := port.Free()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"--audit", "--api-address=127.0.0.1:" + number}, o.args...)
 	process, err := usher.Start(usher.Config{
 		Binary:     o.binary,
 		Kubeconfig: state.Kubeconfig,
 		Policies:   o.policies,
 		Dir:        filepath.Join(state.Dir, "usher"),
-		Args:       o.args,
+		Args:       args,
 	})
 	if err != nil {
 		return nil, err
@@ -137,7 +150,28 @@ func (o *usherOptions) start(ctx context.Context, state cluster.State) (*served,
 		process.Stop()
 		return nil, err
 	}
-	return &served{process: process}, nil
+	s := &served{process: process}
+	if address := lastOf(args, "--api-address"); address != "" {
+		s.api = "https://" + address
+		if err := kubeconfig.NameUsher(state.Kubeconfig, s.api, process.CAFile()); err != nil {
+			process.Stop()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// lastOf returns the value that a flag has in arguments: the last one.
+func lastOf(args []string, flag string) string {
+	value := ""
+	for i, arg := range args {
+		if name, text, ok := strings.Cut(arg, "="); ok && name == flag {
+			value = text
+		} else if arg == flag && i+1 < len(args) {
+			value = args[i+1]
+		}
+	}
+	return value
 }
 
 func (s *served) stop() {
@@ -160,12 +194,16 @@ func (s *served) state() *usherState {
 	if s == nil {
 		return nil
 	}
-	return &usherState{URL: s.process.URL, Metrics: s.process.Metrics, Log: s.process.Log, PID: s.process.PID, Script: s.process.Script}
+	return &usherState{URL: s.process.URL, API: s.api, Metrics: s.process.Metrics, Log: s.process.Log, PID: s.process.PID, Script: s.process.Script}
 }
 
 func (s *served) describe() string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("Usher, process %d, serves %s and is registered; its log is %s.\n", s.process.PID, s.process.URL, s.process.Log)
+	text := fmt.Sprintf("Usher, process %d, serves %s and is registered; its log is %s.\n", s.process.PID, s.process.URL, s.process.Log)
+	if s.api != "" {
+		text += fmt.Sprintf("The kubeconfig names its API for usher audit, watch, status and console; with another one: --server %s --ca-file %s\n", s.api, s.process.CAFile())
+	}
+	return text
 }

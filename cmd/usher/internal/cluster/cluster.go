@@ -3,11 +3,13 @@ package cluster
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -174,6 +176,35 @@ func ContextOf(kubeconfig, context string) string {
 		return context
 	}
 	return cmp.Or(context, raw.CurrentContext)
+}
+
+// ServerOf returns the URL of the API of a server of Usher outside of the cluster, and the file with the CA certificates to
+// trust for it, as a kubeconfig names them beside the address of the cluster: in the extension usher.dev. Both are empty
+// without one. The path of a file is relative to the kubeconfig.
+func ServerOf(kubeconfig, context string) (server, caFile string, err error) {
+	raw, err := configOf(kubeconfig, context).RawConfig()
+	if err != nil {
+		return "", "", nil //nolint:nilerr // Who needs the kubeconfig says what is wrong with it.
+	}
+	of := raw.Contexts[cmp.Or(context, raw.CurrentContext)]
+	if of == nil || raw.Clusters[of.Cluster] == nil || raw.Clusters[of.Cluster].Extensions["usher.dev"] == nil {
+		return "", "", nil
+	}
+	var named struct {
+		Server string `json:"server"`
+		CAFile string `json:"certificate-authority"`
+	}
+	encoded, err := json.Marshal(raw.Clusters[of.Cluster].Extensions["usher.dev"])
+	if err == nil {
+		err = json.Unmarshal(encoded, &named)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("read extension usher.dev of cluster %s in %s: %w", of.Cluster, of.LocationOfOrigin, err)
+	}
+	if named.CAFile != "" && !filepath.IsAbs(named.CAFile) {
+		named.CAFile = filepath.Join(filepath.Dir(of.LocationOfOrigin), named.CAFile)
+	}
+	return named.Server, named.CAFile, nil
 }
 
 // missing names the kubeconfigs that are looked for, and that do not exist.

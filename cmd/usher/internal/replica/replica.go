@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -54,7 +55,7 @@ type Flags struct {
 
 // Register adds the flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.Servers, "server", nil, "URL of the API of a replica, such as https://127.0.0.1:8445 (repeatable); default: all ready pods of Usher, through the API server")
+	flags.StringArrayVar(&f.Servers, "server", nil, "URL of the API of a replica, such as https://127.0.0.1:8445 (repeatable); default: the one that the kubeconfig names, as those of the sandbox do, or all ready pods of Usher, through the API server")
 	flags.StringVar(&f.CAFile, "ca-file", "", "PEM file with the CA certificates to trust for --server (default: those of this machine)")
 	flags.StringVar(&f.TokenFile, "token-file", "", "file with the bearer token to send (default: the client certificate of the kubeconfig)")
 	flags.StringVar(&f.ServiceAccount, "service-account", "", "send a token of this ServiceAccount, as NAMESPACE/NAME, which is requested with the kubeconfig")
@@ -77,17 +78,27 @@ type Set struct {
 
 // Connect returns the replicas that the flags select. It does not talk to them yet.
 func (f *Flags) Connect(ctx context.Context) (*Set, error) {
-	s := &Set{flags: *f, warned: map[string]bool{}}
-	for _, server := range f.Servers {
+	s, given := &Set{flags: *f, warned: map[string]bool{}}, "--server"
+	if len(f.Servers) == 0 {
+		server, caFile, err := cluster.ServerOf(f.Kubeconfig, f.Context)
+		if err != nil {
+			return nil, err
+		}
+		if server != "" {
+			s.flags.Servers, s.flags.CAFile = []string{server}, cmp.Or(f.CAFile, caFile)
+			given = "extension usher.dev of the kubeconfig: server"
+		}
+	}
+	for _, server := range s.flags.Servers {
 		u, err := url.Parse(server)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
-			return nil, fmt.Errorf("--server %s: expected https://HOST:PORT", server)
+			return nil, fmt.Errorf("%s %s: expected https://HOST:PORT", given, server)
 		}
 	}
 	if f.TokenFile != "" && f.ServiceAccount != "" {
 		return nil, errors.New("--token-file and --service-account exclude each other")
 	}
-	if len(f.Servers) == 0 || f.TokenFile == "" {
+	if len(s.flags.Servers) == 0 || f.TokenFile == "" {
 		var err error
 		if s.config, err = cluster.Find(f.Kubeconfig, f.Context); err != nil {
 			return nil, err

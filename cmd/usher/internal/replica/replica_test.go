@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -293,6 +294,29 @@ func TestServers(t *testing.T) {
 	got, err = connect(replica.Flags{Servers: []string{server.URL}, CAFile: ca, Kubeconfig: c.kubeconfig(key + ", token: for-the-api-server")})
 	if err != nil || got != "usher-a: /x?last=1 a certificate" {
 		t.Errorf("with a certificate: %s, %v", got, err)
+	}
+	// A kubeconfig that names the server is sufficient.
+	named := func(server string) string {
+		file := c.kubeconfig(key)
+		text, err := os.ReadFile(file)
+		relative, noPath := filepath.Rel(filepath.Dir(file), ca)
+		if err = errors.Join(err, noPath); err != nil {
+			t.Fatal(err)
+		}
+		extension := fmt.Sprintf("extensions: [{name: usher.dev, extension: {server: %q, certificate-authority: %q}}], insecure-skip", server, relative)
+		if err := os.WriteFile(file, bytes.Replace(text, []byte("insecure-skip"), []byte(extension), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	if got, err = connect(replica.Flags{Kubeconfig: named(server.URL)}); err != nil || got != "usher-a: /x?last=1 a certificate" {
+		t.Errorf("of the kubeconfig: %s, %v", got, err)
+	}
+	if got, err = connect(replica.Flags{Kubeconfig: named("https://127.0.0.1:1"), Servers: []string{server.URL}, CAFile: ca}); err != nil || got != "usher-a: /x?last=1 a certificate" {
+		t.Errorf("the flag, not the kubeconfig: %s, %v", got, err)
+	}
+	if _, err = connect(replica.Flags{Kubeconfig: named("127.0.0.1")}); err == nil || !strings.Contains(err.Error(), "of the kubeconfig: server 127.0.0.1: expected https") {
+		t.Errorf("a wrong server: %v", err)
 	}
 	// Who acts as somebody else is not asked for by their own certificate.
 	acting := replica.Flags{Servers: []string{server.URL}, CAFile: ca, Kubeconfig: c.kubeconfig(key + ", as: 'system:serviceaccount:shop:robot'")}
