@@ -81,8 +81,9 @@ mutating policies would change about it is unknown. Policies that read other obj
 labels of Namespaces, need these with --facts, and policies that read who sends the request do
 not judge objects.
 
-The exit status is 0 if there is no difference of --fail-on, 1 if there is one or if no
-policy that differs is for any of the requests, and 2 if policies or requests cannot be used.`,
+The exit status is 0 if there is no difference of --fail-on, 1 if there is one, if no policy
+that differs is for any of the requests, or if of none of these it is known what would happen,
+and 2 if policies or requests cannot be used.`,
 		Example: `  usher impact old/ new/ --requests /var/log/kubernetes/audit.log
   usher impact old/ new/ --requests manifests/ --requests cases/
   usher impact new-policy.yaml --from-cluster
@@ -181,11 +182,9 @@ func (f *Flags) Run(cmd *cobra.Command, s cli.Streams, sides Sides) error {
 	return nil
 }
 
-// fails reports whether a report is one to fail on: it has a difference of --fail-on, or policies differ and
-// none of them is for any of the requests.
+// fails reports whether a report is one to fail on: it has a difference of --fail-on, or shows nothing.
 func (f *Flags) fails(r *impactReport) bool {
-	return !slices.Contains(f.FailOn, "none") && len(r.Policies) > 0 &&
-		(r.Compared == 0 && len(r.Searched) == 0 || slices.ContainsFunc(f.FailOn, r.has))
+	return !slices.Contains(f.FailOn, "none") && len(r.Policies) > 0 && (r.showsNothing() || slices.ContainsFunc(f.FailOn, r.has))
 }
 
 func (f *Flags) validate(sides Sides) error {

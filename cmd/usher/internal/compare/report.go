@@ -63,6 +63,17 @@ func (r *impactReport) has(kind string) bool {
 		slices.ContainsFunc(r.Searched, func(s searched) bool { return string(s.Kind) == kind })
 }
 
+// showsNothing reports whether of no request that a policy that differs is for it is known what would happen, and
+// none was searched.
+func (r *impactReport) showsNothing() bool {
+	for kind, requests := range r.Requests {
+		if kind != diff.Unknown && requests > 0 {
+			return false
+		}
+	}
+	return r.Requests[diff.Unknown] >= r.Compared && len(r.Searched) == 0
+}
+
 func (f *Flags) print(s cli.Streams, r *impactReport) error {
 	if f.Output.Value == "markdown" {
 		_, err := fmt.Fprint(s.Out, r.markdown())
@@ -173,7 +184,11 @@ func (r *impactReport) last() string {
 		if len(r.Rows) == 0 && !slices.ContainsFunc(r.Searched, func(s searched) bool { return s.Kind != "" }) {
 			b.WriteString("No request is decided otherwise: ")
 		}
-		fmt.Fprintf(&b, "%s, of which %s for the %s\n", cli.Count(r.Seen, "request", "requests"), cli.Count(r.Compared, "is", "are"), cli.Count(len(r.Policies), "policy that differs", "policies that differ"))
+		nothing := ""
+		if r.showsNothing() {
+			nothing = ", but of none of these it is known what would happen: that shows nothing."
+		}
+		fmt.Fprintf(&b, "%s, of which %s for the %s%s\n", cli.Count(r.Seen, "request", "requests"), cli.Count(r.Compared, "is", "are"), cli.Count(len(r.Policies), "policy that differs", "policies that differ"), nothing)
 	}
 	return b.String()
 }
