@@ -143,12 +143,12 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	if err != nil {
 		return err
 	}
-	report.listLockout = f.verbose
+	report.listLockout, report.strict = f.verbose, f.strict
 	if f.verbose {
 		report.Slow = slowSteps(compiled)
 	}
 	err = f.print(s, &report)
-	if err == nil && (report.Errors > 0 || f.strict && report.Warnings+len(report.NotTried) > 0) {
+	if err == nil && (report.Errors > 0 || report.failsByStrict()) {
 		return cli.ErrNegative
 	}
 	return err
@@ -210,7 +210,7 @@ type checkReport struct {
 	// requests it.
 	Lockout []lockout.Finding `json:"lockout,omitempty"`
 
-	listLockout bool
+	listLockout, strict bool
 }
 
 // A slowStep is a step of a rule that runs slowly, and why.
@@ -355,9 +355,15 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 	if n := r.partly(); n > 0 {
 		verdict += fmt.Sprintf(", %d not tried on everything", n)
 	}
+	if r.Errors == 0 && r.failsByStrict() {
+		verdict += "; with --strict, the check fails"
+	}
 	_, err := fmt.Fprintf(s.Out, "%s: %s\n", cli.Count(r.Policies, "policy", "policies"), verdict)
 	return err
 }
+
+// failsByStrict reports whether there is what --strict, if it is given, counts as an error.
+func (r *checkReport) failsByStrict() bool { return r.strict && r.Warnings+len(r.NotTried) > 0 }
 
 // partly returns how many policies were not tried on everything that they are for.
 func (r *checkReport) partly() int {
