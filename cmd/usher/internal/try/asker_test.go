@@ -46,6 +46,7 @@ func TestWhoAsks(t *testing.T) {
 		asJane  = "as jane (devs, system:authenticated), the user of the kubeconfig\n"
 		note    = "note: decided for nobody: ClusterObjectPolicy who reads the user: name one with --as\n"
 		warning = "warning: decided for nobody: ask who you are: "
+		groups  = "note: decided without groups of the user: ClusterObjectPolicy who goes by groups: name them with --as-group\n"
 	)
 	for _, c := range []struct {
 		reason, policy, object string
@@ -65,6 +66,10 @@ func TestWhoAsks(t *testing.T) {
 		{"subjects", "for.yaml", "pod.json", nil, nil, cli.ExitOK, "", note},
 		{"nobody is excluded", "excludes.yaml", "pod.json", nil, nil, cli.ExitNegative, "", ""},
 		{"nobody reads the user", "nobody.yaml", "pod.json", nil, nil, cli.ExitNegative, "", ""},
+		{"subjects, and no groups", "for.yaml", "pod.json", nil, []string{"--as", "jane"}, cli.ExitOK, "", groups},
+		{"excluded groups, and no groups", "excludes.yaml", "pod.json", nil, []string{"--as", "jane"}, cli.ExitNegative, "", groups},
+		{"one of the groups is named", "for.yaml", "pod.json", nil, []string{"--as", "jane", "--as-group", "devs"}, cli.ExitNegative, "", ""},
+		{"a service account has its groups", "for.yaml", "pod.json", nil, []string{"--as", "system:serviceaccount:shop:web"}, cli.ExitOK, "", ""},
 		{"somebody is named", "reads.yaml", "pod.json", nil, []string{"--as", "jane"}, cli.ExitNegative, "", ""},
 	} {
 		for _, command := range []string{"decide", "explain"} {
@@ -79,7 +84,7 @@ func TestWhoAsks(t *testing.T) {
 			}
 			out, stderr, status := executed(t, args)
 			if status != c.status || strings.HasPrefix(out, "as ") != (c.out != "") || !strings.HasPrefix(out, c.out) ||
-				strings.Contains(stderr, "decided for nobody") != (c.err != "") || !strings.Contains(stderr, c.err) {
+				strings.Contains(stderr, "decided ") != (c.err != "") || !strings.Contains(stderr, c.err) {
 				t.Errorf("%s %s: status %d, want %d, %q and %q:\n%s%s", command, c.reason, status, c.status, c.out, c.err, out, stderr)
 			}
 			out, _, _ = executed(t, append(args, "-o", "json"))

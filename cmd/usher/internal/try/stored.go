@@ -69,7 +69,7 @@ func (f *decideFlags) questions(cmd *cobra.Command, s cli.Streams) ([]Question, 
 	f.noteWritten(cmd, s, all)
 	f.noteNoNamespace(cmd, s, all)
 	all = append(all, stored...)
-	f.noteNobody(cmd, s, all)
+	f.noteUser(cmd, s, all)
 	f.know(f.store, all)
 	return all, nil
 }

@@ -35,6 +35,12 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 // Given reports whether the flags name a user or a group.
 func (f *Flags) Given() bool { return f.Name != "" || len(f.Groups) > 0 }
 
+// LacksGroups reports whether the flags name a user and no group, and the name does not tell the groups, as that of a
+// service account does.
+func (f *Flags) LacksGroups() bool {
+	return f.Name != "" && len(f.Groups) == 0 && !strings.HasPrefix(f.Name, "system:serviceaccount:")
+}
+
 // User returns the user, with the groups that API servers add. If no flag is set, that is the zero
 // User.
 func (f *Flags) User() (usher.User, error) {
