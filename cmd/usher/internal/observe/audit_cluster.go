@@ -69,6 +69,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	if err != nil {
 		return nil, err
 	}
+	sc.noteExcluding(cmd, s, set.Rules)
 	report.LeftOut = leftOut
 	return report, nil
 }

@@ -61,6 +61,7 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	if err != nil {
 		return nil, err
 	}
+	sc.noteExcluding(cmd, s, set.Rules)
 	report := sc.report()
 	if report.MissingFacts = store.TakeMissing(); len(report.MissingFacts) > 0 {
 		if slices.ContainsFunc(report.MissingFacts, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") }) {

@@ -10,10 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/audit/judge"
@@ -213,6 +215,18 @@ func (sc *scan) add(o *object, all []judge.Judgement) {
 			sc.results = append(sc.results, one)
 			sc.count(said.Policy, r.Status, 1)
 		}
+	}
+}
+
+// noteExcluding prints to s.Err that objects of which a policy says something may be from users whom it excludes.
+func (sc *scan) noteExcluding(cmd *cobra.Command, s cli.Streams, rules []rule.Rule) {
+	i := slices.IndexFunc(rules, func(r rule.Rule) bool {
+		on := r.DependsOn(usher.Create)
+		return on.Any(rule.OnExcluded) && !on.Any(rule.OnUser) &&
+			slices.ContainsFunc(sc.results, func(found format.Result) bool { return found.Policy == r.Policy })
+	})
+	if i >= 0 {
+		cli.Notef(cmd, s, "hint", "%s: objects are judged as if nobody wrote them whom excludeSubjects names", rules[i].Policy)
 	}
 }
 
