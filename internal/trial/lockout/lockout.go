@@ -145,20 +145,27 @@ func namespace(name string) map[string]any {
 	}
 }
 
-// request tries one request in both phases.
+// request tries one request in both phases: what the policy changes is what it then validates.
 func (c *checker) request(ctx context.Context, r *Request) []Finding {
 	var found []Finding
+	var patch usher.Patch
+	var unchanged bool
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		asked := r.Admission(phase)
-		some := c.decide(ctx, r, asked)
+		why := c.unreached(asked)
+		if !unchanged || why != "" {
+			patched(asked, patch)
+		}
+		some, changes := c.decide(ctx, r, asked)
+		// Only one of the phases may be reached.
+		patch, unchanged = changes, why != ""
 		if len(some) == 0 {
 			continue
 		}
-		why := c.unreached(asked)
 		if why == "" && !c.upstream {
 			// The entry that is called may not have the rule.
 			asked.Entry = webhookconfig.WholeEntryOf(asked)
-			if here := c.decide(ctx, r, asked); len(here) > 0 {
+			if here, _ := c.decide(ctx, r, asked); len(here) > 0 {
 				some = here
 			} else {
 				why = "the webhook for this endpoint does not run the rule"
@@ -189,13 +196,27 @@ func (c *checker) unreached(r *usher.Request) string {
 	return ""
 }
 
-// decide returns what the rules do to a request. Facts are unknown, so that a rule that needs one
-// says nothing.
-func (c *checker) decide(ctx context.Context, r *Request, asked *usher.Request) []Finding {
+// patched changes the object of a request, as API servers do before they ask who validates.
+func patched(r *usher.Request, patch usher.Patch) {
+	if len(patch) == 0 {
+		return
+	}
+	tree, err := r.Object.Tree()
+	if err != nil {
+		return
+	}
+	if changed, _, err := jsonpatch.Apply(tree, patch); err == nil {
+		r.Object = usher.TreeObject(changed)
+	}
+}
+
+// decide returns what the rules do to a request, and the changes of the object. Facts are unknown, so that a rule that needs
+// one says nothing.
+func (c *checker) decide(ctx context.Context, r *Request, asked *usher.Request) ([]Finding, usher.Patch) {
 	c.asked = false
 	d, err := c.decider.Decide(ctx, asked)
 	if err != nil || c.asked {
-		return nil
+		return nil, nil
 	}
 	var found []Finding
 	for i := range d.Findings {
@@ -221,7 +242,7 @@ func (c *checker) decide(ctx context.Context, r *Request, asked *usher.Request) 
 		}
 		found = append(found, one)
 	}
-	return found
+	return found, d.Patch
 }
 
 // placeOf returns the part of the policy that decided: the first that had something to say, or the rule.

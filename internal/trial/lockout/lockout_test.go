@@ -244,6 +244,9 @@ func TestWhatIsNoLockout(t *testing.T) {
 		{"it warns", objectPolicy("{" + everything + ", bindings: [{name: all, validationActions: [Warn, Audit]}]}")},
 		{"it leaves out the users", objectPolicy("{" + everything + `, subjects: [{users: ["jane-of-shop"]}]}`)},
 		{"it selects namespaces that have a label", objectPolicy(`{matchConstraints: {namespaceSelector: {matchLabels: {tenant: a}}, resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"], scope: Namespaced}]}, validations: [{expression: "false"}]}`)},
+		{"it adds what it validates", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, podTemplates: "Off",
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"zone": "none"}}}'}}],
+  validations: [{expression: "has(object.metadata.labels) && 'zone' in object.metadata.labels"}]}`)},
 		{"its failures are ignored", objectPolicy(`{failurePolicy: Ignore, matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]}, validations: [{expression: "object.spec.absent == 1"}]}`)},
 		{"it is for other objects", validatePolicy("v1", "LimitRange")},
 		{"it depends on facts, which are not known", `
