@@ -77,6 +77,7 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 	r.lack(mutating, validating)
 	r.trust(called)
 	f.called(r, calls, refused)
+	r.outside(ctx, called)
 	for _, err := range []error{mutatingErr, validatingErr} {
 		switch {
 		case apierrors.IsNotFound(err):
@@ -86,7 +87,6 @@ func (f *statusFlags) registered(ctx context.Context, set *clients.Set, r *statu
 			r.unknownf("what is registered: %v", err)
 		}
 	}
-	r.outside(ctx, called)
 }
 
 // lack says which entries somebody has removed.

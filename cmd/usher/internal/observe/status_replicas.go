@@ -148,6 +148,11 @@ func (r *statusReport) paged(name, page string) string {
 		if _, about, ok := strings.Cut(page, "\n  "+part+": "); ok && part != "policies" {
 			about, _, _ = strings.Cut(about, "\n")
 			parts[i] = part + " (" + about + ")"
+		} else if _, about, ok := strings.Cut(page, "\n"+part+" "); ok {
+			// The registration has a line, with the name of the configurations, and its reason below.
+			if lines := strings.SplitN(about, "\n", 3); len(lines) > 1 && strings.HasPrefix(lines[1], "  ") {
+				parts[i] = part + " (" + strings.TrimSpace(lines[1]) + ")"
+			}
 		}
 	}
 	r.broken = append(r.broken, brokenParts{name, parts})
@@ -178,7 +183,7 @@ func (r *statusReport) wrongParts() {
 func (r *statusReport) outside(ctx context.Context, clients []*admissionv1.WebhookClientConfig) {
 	asked := map[string]bool{}
 	for _, c := range clients {
-		if c.URL == nil || r.Calls != callsSeen {
+		if c.URL == nil || r.noReplica && r.Calls != callsSeen {
 			continue
 		}
 		at, err := url.Parse(*c.URL)

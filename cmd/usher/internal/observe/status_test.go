@@ -147,7 +147,7 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.String() == "/readyz?verbose" {
-			_, _ = io.WriteString(w, "failing: registration\nok\n")
+			_, _ = io.WriteString(w, "failing: registration\nok\nregistration usher: fails, since 2026-01-02T03:04:05Z\n  denied request: locked\npaths: 1\n")
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -229,7 +229,13 @@ func TestStatus(t *testing.T) {
 		{"policies that cannot be listed", func(c *protectedCluster) { c.page, c.forbidden = "failing: policies\nok\n", "policies" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: policies\n"}},
 		{"a part of a server outside of the cluster fails", func(c *protectedCluster) {
 			c.pods, c.leases, c.outside = "", leaseOf("host-1", time.Now(), time.Now()), strconv.Quote(server.URL+"/validate")
-		}, cli.ExitNegative, []string{"problem: server 127.0.0.1:", ": failing: registration\n"}},
+		}, cli.ExitNegative, []string{"problem: server 127.0.0.1:", ": failing: registration (denied request: locked)\n"}},
+		{"one of two configurations is missing, and a server outside of the cluster may not register", func(c *protectedCluster) {
+			c.unregistered, c.probe = "validatingwebhookconfigurations/usher", ""
+			c.pods, c.leases, c.outside = "", leaseOf("host-1", time.Now(), time.Now()), strconv.Quote(server.URL+"/validate")
+		}, cli.ExitNegative, []string{
+			"validatingwebhookconfigurations/usher; replicas fail to register: if that right was", ": failing: registration (denied request: locked)\n",
+		}},
 		{"a server outside of the cluster that cannot be reached from here", func(c *protectedCluster) {
 			c.pods, c.leases, c.outside = "", leaseOf("host-1", time.Now(), time.Now()), `"https://127.0.0.1:1"`
 		}, cli.ExitOK, []string{"not known: what of the server at 127.0.0.1:1 does not work: "}},
