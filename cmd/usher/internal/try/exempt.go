@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +31,8 @@ type exemptFlags struct {
 	until     string
 	ifDenied  bool
 	chosen    chosen
+	// missing are the facts that were taken to be absent.
+	missing []string
 }
 
 // Exempt returns usher exempt.
@@ -126,6 +130,12 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 				cli.Notef(cmd, s, "note", "exempt are the pods of the Jobs that CronJob %s makes by its schedule, not those of a Job that somebody creates from it", w.name)
 			}
 		}
+	}
+	// What is refused, and whether, may depend on what is not known.
+	var hints strings.Builder
+	printMissing(&hints, "", "", "--facts", f.missing, f.color.Palette(s.Err))
+	if _, err := io.WriteString(s.Err, hints.String()); err != nil {
+		return err
 	}
 	if err := printExemptions(s.Out, written); err != nil {
 		return err
@@ -308,6 +318,10 @@ func (f *exemptFlags) deciderOf(set policies.Set, facts fact.Resolver, q Questio
 		j, err := judgeWithin(ctx, f.limits.Timeout(), with.Decider(facts), with.Rules, q)
 		if err != nil {
 			return verdict{}, err
+		}
+		// An exemption asks for the Namespace that it names, whatever labels it has.
+		if missing := f.store.TakeMissing(); len(more) == 0 {
+			f.missing = slices.Compact(slices.Sorted(slices.Values(append(f.missing, missing...))))
 		}
 		if len(j.asked) == 0 {
 			return verdict{}, errors.New(j.Message)

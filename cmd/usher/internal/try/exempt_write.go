@@ -38,7 +38,9 @@ type exemptionOptions struct {
 type exemption struct {
 	// about says what is refused.
 	about, refusal string
-	tree           map[string]any
+	// more are the other messages of what refuses it.
+	more []string
+	tree map[string]any
 }
 
 // An exemptRef is a policy from which a request is exempt. Without validations, it is exempt from the
@@ -72,6 +74,7 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 	}
 	var refs []exemptRef
 	asked := o.namespaced
+	x.more = otherMessages(&v)
 	for extend(&refs, v.Findings) {
 		o.namespaced = asked || inNamespace(r) && ownPolicies(refs)
 		if x.tree, err = o.tree(&v, refs, d.workload); err != nil {
@@ -93,6 +96,25 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 		why += " (a PolicyExemption counts only for an ObjectPolicy of its namespace, and for a ClusterObjectPolicy with namespaceExemptions: Allow)"
 	}
 	return exemption{}, fmt.Errorf("%w: the request is still refused: %s%s", errNoHelp, cmp.Or(v.Message, "without a message"), why)
+}
+
+// otherMessages returns what else refuses a request, as its message does not say, with the field that it is about.
+func otherMessages(v *verdict) []string {
+	const most = 20
+	var all []string
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		for j := range f.Checks {
+			c := &f.Checks[j]
+			if refuses(f) && slices.Contains(c.Actions, usher.ActDeny) && !strings.Contains(v.Message, c.Message) {
+				all = append(all, oneLine(cmp.Or(c.Field, c.Validation, c.Name)+": "+c.Message))
+			}
+		}
+	}
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], fmt.Sprintf("and %d more", more))
+	}
+	return all
 }
 
 // ownPolicies reports whether all policies are those of a namespace, whose owner may exempt from them.
@@ -351,7 +373,8 @@ func printExemptions(w io.Writer, written []exemption) error {
 		if i > 0 {
 			between = "---\n"
 		}
-		if _, err := fmt.Fprintf(w, "%s# %s\n%s", between, written[i].title(), text); err != nil {
+		title := strings.Join(append([]string{written[i].title()}, written[i].more...), "\n#   ")
+		if _, err := fmt.Fprintf(w, "%s# %s\n%s", between, title, text); err != nil {
 			return err
 		}
 	}
