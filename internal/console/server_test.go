@@ -342,6 +342,9 @@ func TestFilesAreReplacedWhole(t *testing.T) {
 		}
 	}
 	put("first", 0o640)
+	if _, err := console.OpenFolder(name); err == nil || !strings.HasSuffix(err.Error(), "a.yaml is a file: name the folder that it is in") {
+		t.Errorf("a file as folder: %v", err)
+	}
 	f, err := console.OpenFolder(dir)
 	if err != nil {
 		t.Fatal(err)

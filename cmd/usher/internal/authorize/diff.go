@@ -26,7 +26,7 @@ allowed if Usher allows it, or no longer denies it, whatever RBAC says.
 
 The exit status is 0 if all answers are the same, and 1 if not.`,
 		Example: `  usher authz diff old-policies/ policies/
-  git worktree add ../old HEAD && usher authz diff ../old/policies policies`,
+  git worktree add --detach ../old HEAD && usher authz diff ../old/policies policies`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			return f.Run(cmd, s, compare.Sides{Old: paths[:1], New: paths[1:]})

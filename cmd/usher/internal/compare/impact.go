@@ -88,7 +88,7 @@ and 2 if policies or requests cannot be used.`,
   usher impact old/ new/ --requests manifests/ --requests cases/
   usher impact new-policy.yaml --from-cluster
   usher impact cluster policies/ --from-cluster --requests audit.log
-  git worktree add ../main main && usher impact ../main/policies policies --requests manifests/ -o markdown
+  git worktree add --detach ../main main && usher impact ../main/policies policies --requests manifests/ -o markdown
   zcat audit-*.log.gz | usher impact old/ new/ --requests - --by policy,namespace,user
   usher impact old/ new/ --requests audit.log --fail-on denied,failing,unknown
   usher impact old/ new/ --search`,

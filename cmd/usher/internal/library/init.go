@@ -105,9 +105,9 @@ func selected(flags *packs.Flags, chosen []string) ([]library.Policy, []library.
 }
 
 // summary says what was written, and what to do next.
-func summary(dir string, policies int, made []files.File, kept []string) string {
+func (n names) summary(dir string, policies int, made []files.File, kept []string) string {
 	var written []string
-	next := "usher check --strict policies/"
+	next := fmt.Sprintf("usher check --strict --%s=%s policies/", packs.InfrastructureFlag, strings.Join(n.addons, ","))
 	if policies > 0 {
 		written = append(written, cli.Count(policies, "policy", "policies")+" with test cases")
 		next = "usher test --coverage cases/"
@@ -184,7 +184,7 @@ func (n names) write(cmd *cobra.Command, s cli.Streams, dir string, policies []l
 			cli.Notef(cmd, s, "note", "%s %s", filepath.Join(dir, f.Path), compared(dir, f))
 		}
 	}
-	text := summary(dir, len(policies), made, kept)
+	text := n.summary(dir, len(policies), made, kept)
 	if off := hooksOff(existing(dir, hooksFile)); len(off) > 0 {
 		text += "\noff in " + hooksFile + ", as comments: " + strings.Join(off, ", ") + "; each fails without its files: remove the '# ' before it once there are some"
 	}
