@@ -271,6 +271,11 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		r.Policies.Enforced++
 	}
 	r.warned(ref, status.Problems)
+	// What is refused when it is written may have been written while nobody was asked, or before an upgrade.
+	if i := slices.IndexFunc(status.Problems, func(p v1alpha1.PolicyProblem) bool { return p.Severity == string(rule.Mistake) }); i >= 0 && !api.Suspended(policy.Object) {
+		p := &status.Problems[i]
+		wrongf("it cannot do what it says: %s; mend it, or have it decide nothing until then: %s", strings.TrimPrefix(p.Field+": "+p.What, ": "), suspending(policy.Object, &ref))
+	}
 	// One that is suspended does not fail: its status is of when it was in force.
 	if c := denied(status.Conditions, v1alpha1.ConditionWorking); c != nil && !api.Suspended(policy.Object) {
 		r.Policies.Failing++

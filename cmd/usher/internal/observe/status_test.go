@@ -277,6 +277,11 @@ func TestStatus(t *testing.T) {
 			c.pods, c.probe = endingPod, ""
 			c.policies = strings.Replace(statusOf("p", "", inForce), `"conditions"`, `"problems":[{"severity":"warning","field":"spec","what":"x"}],"conditions"`, 1)
 		}, cli.ExitNegative, []string{"docs/3am.md: Usher is down)\nlook at: ClusterObjectPolicy p: warning: spec: x\n"}},
+		{"a mistake that was written while nobody was asked", func(c *protectedCluster) {
+			c.policies = strings.Replace(statusOf("p", "", inForce), `"conditions"`, `"problems":[{"severity":"mistake","field":"spec.validations[0]","what":"no ConfigMap has metdata"}],"conditions"`, 1)
+		}, cli.ExitNegative, []string{
+			"not everything is enforced: 1 problem\n", "problem: ClusterObjectPolicy p: it cannot do what it says: spec.validations[0]: no ConfigMap has metdata; mend it, or have it decide nothing until then: kubectl patch clusterobjectpolicy/p ",
+		}},
 		{"after an uninstall", func(c *protectedCluster) {
 			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"Uninstalled","message":"x","lastTransitionTime":"2030-01-31T12:00:00Z"}`)
 		}, cli.ExitNegative, []string{
