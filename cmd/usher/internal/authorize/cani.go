@@ -64,6 +64,8 @@ allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --polic
 				return err
 			case report.disputed():
 				return cli.ErrDisputed
+			case report.unknown():
+				return errors.New("cannot tell whether the request is allowed: ask somebody who may read all roles, bindings and policies")
 			case !report.Allowed:
 				return cli.ErrNegative
 			}

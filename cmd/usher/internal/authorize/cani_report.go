@@ -76,6 +76,9 @@ func (r *canIReport) disputed() bool { return r.differs() && !r.WhatIf && !r.Par
 // deferred reports whether the API server's answer counts, as it knows what could not be read here.
 func (r *canIReport) deferred() bool { return r.differs() && !r.WhatIf && r.Partial }
 
+// unknown reports whether nobody knows the answer: not everything could be read, and the API server did not answer.
+func (r *canIReport) unknown() bool { return r.Partial && r.Cluster == nil && !r.WhatIf }
+
 // ask has the API server answer, too.
 func (r *canIReport) ask(answer *clusterAnswer) {
 	r.Cluster = answer
@@ -96,6 +99,9 @@ func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 			says += ": " + r.Cluster.Reason
 		}
 		fmt.Fprintf(&b, "%s (as the cluster answers)\nFrom what you may read: ", says)
+	}
+	if r.unknown() {
+		fmt.Fprintf(&b, "%s: not everything that decides could be read, and the cluster did not answer\nFrom what you may read: ", cli.Paint(p.Yellow, "NOT KNOWN"))
 	}
 	b.WriteString(r.headline(p) + "\n")
 	if explain {

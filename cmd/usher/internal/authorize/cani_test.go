@@ -148,6 +148,8 @@ func TestTenantAsks(t *testing.T) {
 			`NOT ALLOWED by anybody: RBAC: clusterrole "edit" could not be read` + "\nNote: admission policies may still refuse it: ", "you may not list clusterauthorizationpolicies, clusterroles, "},
 		{"elsewhere", []string{"get", "secrets/db", "-n", "lab"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: NOT ALLOWED by anybody", "authorizationpolicies, clusterroles, roles, clusterrolebindings, rolebindings: the answer is without them"},
 		{"in a namespace that does not exist", []string{"get", "secrets/db", "-n", "shpo"}, cli.ExitOK, "ALLOWED (as the cluster answers)", "warning: -n: not found: did you mean shop?\nwarning: you may not list "},
+		{"of somebody else, of whom the cluster does not answer", []string{"delete", "configmaps/keep", "-n", "shop", "--as", "bob"}, cli.ExitUnusable, "NOT KNOWN: not everything that decides could be read, and the cluster did not answer\n" +
+			"From what you may read: NOT ALLOWED by anybody\n", "warning: ask the API server: "},
 		{"without a namespace", []string{"get", "secrets/db"}, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
 	} {
 		ask := func(more ...string) (status int, stdout, stderr string) {
