@@ -271,10 +271,8 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		r.Policies.Enforced++
 	}
 	r.warned(ref, status.Problems)
-	// What is refused when it is written may have been written while nobody was asked, or before an upgrade.
-	if i := slices.IndexFunc(status.Problems, func(p v1alpha1.PolicyProblem) bool { return p.Severity == string(rule.Mistake) }); i >= 0 && !api.Suspended(policy.Object) {
-		p := &status.Problems[i]
-		wrongf("it cannot do what it says: %s; mend it, or have it decide nothing until then: %s", strings.TrimPrefix(p.Field+": "+p.What, ": "), suspending(policy.Object, &ref))
+	if what := mistake(status.Problems); what != "" && !api.Suspended(policy.Object) {
+		wrongf("it cannot do what it says: %s; mend it, or have it decide nothing until then: %s", what, suspending(policy.Object, &ref))
 	}
 	// One that is suspended does not fail: its status is of when it was in force.
 	if c := denied(status.Conditions, v1alpha1.ConditionWorking); c != nil && !api.Suspended(policy.Object) {
@@ -286,6 +284,16 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		wrongf("unproven: %s; look at what it allows, then: usher authz adopt", unproven.Message)
 	}
 	return nil
+}
+
+// mistake returns what a policy cannot do as it says; "" if there is nothing. Such a one is refused when it is written, unless
+// nobody was asked then.
+func mistake(problems []v1alpha1.PolicyProblem) string {
+	i := slices.IndexFunc(problems, func(p v1alpha1.PolicyProblem) bool { return p.Severity == string(rule.Mistake) })
+	if i < 0 {
+		return ""
+	}
+	return strings.TrimPrefix(problems[i].Field+": "+problems[i].What, ": ")
 }
 
 // denied returns a condition that is False; nil if it is not.
