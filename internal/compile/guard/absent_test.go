@@ -26,7 +26,7 @@ func TestAbsentData(t *testing.T) {
 		quota       = `data: [{name: there, object: {apiVersion: v1, kind: ConfigMap, name: there}}, {name: q, object: {apiVersion: v1, kind: ConfigMap, name: quota}}]`
 		elsewhere   = `data: [{name: q, object: {apiVersion: v1, kind: ConfigMap, namespace: bank, name: quota}}]`
 		params      = `paramKind: {apiVersion: v1, kind: ConfigMap}, bindings: [{name: b, validationActions: [Deny], paramRef: {name: quota, namespace: shop, parameterNotFoundAction: Deny}}]`
-		said        = "spec.data[1]: there is no v1 ConfigMap shop/quota: the policy fails for every request that reads data.q (create the object, or set onMissing: \"Null\")"
+		said        = "spec.data[1]: there is no v1 ConfigMap shop/quota: the policy fails for every request that reads data.q (create the object, while the policy is suspended if that is for it, too, or set onMissing: \"Null\")"
 	)
 	for _, test := range []struct {
 		reason, kind, spec string
@@ -40,7 +40,7 @@ func TestAbsentData(t *testing.T) {
 		{"who may not", ofCluster, elsewhere, nil, nil, nil, nil},
 		{"who may in another namespace", ofCluster, elsewhere, []string{"shop/quota"}, nil, nil, nil},
 		{"of any namespace", ofCluster, elsewhere, []string{"bank/quota"}, nil, []string{"bank/quota"}, []string{
-			"spec.data[0]: there is no v1 ConfigMap bank/quota: the policy fails for every request that reads data.q (create the object, or set onMissing: \"Null\")",
+			"spec.data[0]: there is no v1 ConfigMap bank/quota: the policy fails for every request that reads data.q (create the object, while the policy is suspended if that is for it, too, or set onMissing: \"Null\")",
 		}},
 		{"of a candidate", candidate, quota, []string{"shop/there", "shop/quota"}, nil, []string{"shop/there", "shop/quota"}, []string{"spec.policies[0]." + said}},
 		{"params", ofNamespace, params, []string{"shop/quota"}, nil, []string{"shop/quota"}, []string{

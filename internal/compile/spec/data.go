@@ -303,7 +303,7 @@ func (e *Expected) Absent(ignore bool, err error) (rule.Problem, bool) {
 		return rule.Problem{}, false
 	case absent:
 		p.What = fmt.Sprintf("there is no %s: %s", e.Ref, effect)
-		p.Do = "create the object, or set onMissing: \"Null\""
+		p.Do = "create the object, while the policy is suspended if that is for it, too, or set onMissing: \"Null\""
 	case misplaced:
 		p.What = fmt.Sprintf("objects of the kind %s are in no namespace: %s", e.Ref.Kind, effect)
 		p.Do = "remove the namespace"
