@@ -180,7 +180,9 @@ func carries(r *usher.Request) error {
 	case r.Phase == usher.Authorize:
 	case r.Object == nil && (r.Operation == usher.Create || r.Operation == usher.Update):
 		return fmt.Errorf("object is missing: a request of the operation %s needs the object as it is to be stored", r.Operation)
-	case r.Object == nil && r.OldObject == nil && r.Operation == usher.Delete:
+	case r.OldObject == nil && r.Operation == usher.Update:
+		return errors.New("oldObject is missing: a request of the operation UPDATE needs the object as it is stored")
+	case r.OldObject == nil && r.Operation == usher.Delete:
 		return errors.New("oldObject is missing: a request of the operation DELETE needs the object that is deleted")
 	}
 	return nil

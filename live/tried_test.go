@@ -145,7 +145,9 @@ func TestObjectsThatAPIServersSend(t *testing.T) {
 		{usher.Create, nil, pod, "object is missing: a request of the operation CREATE"},
 		{usher.Update, pod, pod, ""},
 		{usher.Update, nil, pod, "object is missing: a request of the operation UPDATE"},
+		{usher.Update, pod, nil, "oldObject is missing: a request of the operation UPDATE"},
 		{usher.Delete, nil, pod, ""},
+		{usher.Delete, pod, nil, "oldObject is missing: a request of the operation DELETE"},
 		{usher.Delete, nil, nil, "oldObject is missing"},
 		{usher.Connect, nil, nil, ""},
 	} {

@@ -40,7 +40,8 @@ func (r *Result) Denial() *usher.Decision {
 // Decide asks a decider about a request in both phases, as an API server does: the phase Validate gets the
 // object as the phase Mutate has changed it, and with a name if it is created with a generateName alone. The
 // phase of the request does not matter. It is for programs that decide without an API server, and for tests
-// of webhooks. An error means that there is no decision; without a decider or a request there is none.
+// of webhooks. An error means that there is no decision; without a decider or a request there is none. Where the decider
+// panics, so does Decide, unlike the handlers, which deny: a test then shows where.
 func Decide(ctx context.Context, d usher.Decider, r *usher.Request) (Result, error) {
 	if d == nil {
 		return Result{}, errors.New("decide request: there is no decider")
