@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,14 +69,15 @@ func candidateOf(t *testing.T, kind, metadata string, replaces map[string]any, p
 	return c
 }
 
-// awaitCounts waits until the status of a candidate has numbers.
+// awaitCounts waits until the status of a candidate has numbers. They are written at most once a minute: the first time perhaps
+// before the last request.
 func (r *rig) awaitCounts(t *testing.T, candidate *unstructured.Unstructured, want map[string]int64) {
 	t.Helper()
 	client, err := r.of(candidate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "counts of the candidate", func() error {
+	within(t, 2*time.Minute, "counts of the candidate", func() error {
 		stored, err := client.Get(testContext(t), candidate.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
