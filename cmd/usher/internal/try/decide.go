@@ -114,7 +114,7 @@ func (f *decideFlags) registerInput(cmd *cobra.Command) {
 }
 
 func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
-	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validate()); err != nil {
+	if err := cmp.Or(f.completeNamed(args), f.validate()); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	decider, rules, err := f.decider(cmd, s)

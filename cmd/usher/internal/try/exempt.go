@@ -98,7 +98,7 @@ helps, and 2 if policies or objects cannot be used.`,
 }
 
 func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
-	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validate(), f.ends(time.Now())); err != nil {
+	if err := cmp.Or(f.completeNamed(args), f.validate(), f.ends(time.Now())); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	if until := time.Until(f.exemption.expires); until > rule.LongestExemption+time.Minute {

@@ -109,7 +109,7 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if len(f.policies) == 0 && len(f.files) == 0 && !f.fromCluster {
 		cases, args = args, nil
 	}
-	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validateExplain(cases)); err != nil {
+	if err := cmp.Or(f.completeNamed(args), f.validateExplain(cases)); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	report := &explainReport{Explained: []explained{}, most: text.Few}

@@ -2,7 +2,6 @@ package try
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -78,11 +77,6 @@ func (f *requestFlags) register(cmd *cobra.Command, namespace string) {
 
 // complete checks the flags, and adds args to the files of -f.
 func (f *requestFlags) complete(args []string) error {
-	for _, arg := range args {
-		if _, err := os.Stat(arg); err != nil && objectArgument.MatchString(arg) {
-			return fmt.Errorf("%s: no such file; an object of the cluster is named with --from-cluster", arg)
-		}
-	}
 	f.files = append(f.files, args...)
 	f.operation = strings.ToUpper(f.operation)
 	switch {

@@ -29,12 +29,24 @@ var (
 	nameArgument   = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9.:-]*$`)
 )
 
+// completeNamed is complete for arguments that may name objects of the cluster.
+func (f *decideFlags) completeNamed(args []string) error {
+	files := f.takeNamed(args)
+	for _, file := range files {
+		if !f.fromCluster && !exists(file) && objectArgument.MatchString(file) {
+			return fmt.Errorf("%s: no such file; an object of the cluster is named with --from-cluster", file)
+		}
+	}
+	return f.complete(files)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
 // takeNamed takes from the arguments those that name objects of the cluster, and returns the files.
 func (f *decideFlags) takeNamed(args []string) (files []string) {
-	exists := func(arg string) bool {
-		_, err := os.Stat(arg)
-		return err == nil
-	}
 	// No files have these names, so that a file or folder that is called as the kind is not meant.
 	isName := func(arg string) bool { return nameArgument.MatchString(arg) && !exists(arg) }
 	if f.fromCluster && len(args) > 1 && kindArgument.MatchString(args[0]) && !slices.ContainsFunc(args[1:], func(arg string) bool { return !isName(arg) }) {
