@@ -29,10 +29,10 @@ type Folder struct {
 // OpenFolder opens a folder. Close it.
 func OpenFolder(path string) (*Folder, error) {
 	root, err := os.OpenRoot(path)
-	if info, statErr := os.Stat(path); err != nil && statErr == nil && !info.IsDir() {
-		return nil, fmt.Errorf("open folder: %s is a file: name the folder that it is in", path)
-	}
 	if err != nil {
+		if info, statErr := os.Stat(path); statErr == nil && !info.IsDir() {
+			return nil, fmt.Errorf("open folder: %s is a file: name the folder that it is in", path)
+		}
 		return nil, fmt.Errorf("open folder: %w", err)
 	}
 	return &Folder{path, root}, nil

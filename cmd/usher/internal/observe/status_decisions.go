@@ -252,19 +252,14 @@ func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figur
 // argsOf returns the flags that are set, for another command line.
 func argsOf(f *replica.Flags) string {
 	var all strings.Builder
-	add := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&all, " --%s %s", name, served.Quote(value))
-		}
-	}
 	for _, server := range f.Servers {
-		add("server", server)
+		all.WriteString(served.Flag("server", server))
 	}
 	for _, one := range [][2]string{{"ca-file", f.CAFile}, {"token-file", f.TokenFile}, {"service-account", f.ServiceAccount}, {"kubeconfig", f.Kubeconfig}, {"context", f.Context}} {
-		add(one[0], one[1])
+		all.WriteString(served.Flag(one[0], one[1]))
 	}
 	if f.Namespace != cluster.DefaultNamespace {
-		add("usher-namespace", f.Namespace)
+		all.WriteString(served.Flag("usher-namespace", f.Namespace))
 	}
 	return all.String()
 }
@@ -292,9 +287,7 @@ func (r *statusReport) warned(ref usher.PolicyRef, problems []v1alpha1.PolicyPro
 		r.Policies.LockOut++
 		first, to = i, &r.lockouts
 	}
-	p := &problems[first]
-	what := strings.TrimPrefix(p.Field+": "+p.What, ": ")
-	*to = append(*to, lookAt{ref, printable.Line("warning: " + what), "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o jsonpath='{.status.problems}'"})
+	*to = append(*to, lookAt{ref, printable.Line("warning: " + textOf(&problems[first])), "kubectl get " + served.Object(ref.Kind, ref.Namespace, ref.Name) + " -o jsonpath='{.status.problems}'"})
 }
 
 // worst returns the gravest warnings of some policies, those of the cluster first.

@@ -293,8 +293,11 @@ func mistake(problems []v1alpha1.PolicyProblem) string {
 	if i < 0 {
 		return ""
 	}
-	return strings.TrimPrefix(problems[i].Field+": "+problems[i].What, ": ")
+	return textOf(&problems[i])
 }
+
+// textOf is a problem of a policy with its place, if that is known.
+func textOf(p *v1alpha1.PolicyProblem) string { return strings.TrimPrefix(p.Field+": "+p.What, ": ") }
 
 // denied returns a condition that is False; nil if it is not.
 func denied(all []metav1.Condition, condition string) *metav1.Condition {

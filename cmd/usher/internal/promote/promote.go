@@ -129,13 +129,7 @@ func (f *promoteFlags) register(flags *pflag.FlagSet) {
 
 // again returns the flags that name the cluster, as they are written.
 func (f *promoteFlags) again() string {
-	var flags strings.Builder
-	for _, flag := range []struct{ name, value string }{{"kubeconfig", f.kubeconfig}, {"context", f.context}} {
-		if flag.value != "" {
-			fmt.Fprintf(&flags, " --%s %s", flag.name, served.Quote(flag.value))
-		}
-	}
-	return flags.String()
+	return served.Flag("kubeconfig", f.kubeconfig) + served.Flag("context", f.context)
 }
 
 // candidateNamed returns the kind and the name of a candidate.

@@ -118,3 +118,11 @@ func Quote(text string) string {
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
+
+// Flag returns a flag as a shell takes it, behind a space; "" without a value.
+func Flag(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return " --" + name + " " + Quote(value)
+}
