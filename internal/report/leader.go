@@ -225,6 +225,10 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now)), unregistered: v.Unregistered, served: served}
 		if kind, ok := api.KindCalled(p.Policy.Kind); ok && kind.Authorizes {
 			o.calls = authorization
+			if authorization.State == CallsAwaited && withdrawn(known.PolicyStatus) {
+				// It is known already that what status says, that no server is there, is not true any more.
+				o.calls = l.unasked()
+			}
 		} else if p.Admission {
 			o.calls = v.calls
 		}
@@ -275,7 +279,12 @@ func (l *leader) authorization(now time.Time) Calls {
 	case since < quiet:
 		return Calls{State: CallsAwaited}
 	}
-	return Calls{State: CallsUnknown, Message: fmt.Sprintf("none has asked to authorize anything since %s: docs/authorization.md says how to configure API servers", l.replicas.Started.UTC().Format(time.RFC3339))}
+	return l.unasked()
+}
+
+// unasked says that nobody has asked to authorize anything since this replica started.
+func (l *leader) unasked() Calls {
+	return Calls{State: CallsUnknown, Message: fmt.Sprintf("none has asked to authorize anything since %s; 'kubectl auth can-i get pods --as nobody' makes one ask, if it is configured as docs/authorization.md says", l.replicas.Started.UTC().Format(time.RFC3339))}
 }
 
 // anotherSays reports whether a word is among those for what another live replica serves.

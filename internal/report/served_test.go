@@ -76,3 +76,34 @@ func TestEnforcedMeansThatSomebodyAsks(t *testing.T) {
 		c.wantEnforced("a", "True Enforced 1")
 	})
 }
+
+// TestARestartIsNotAnOutage: when a replica runs again, policies about requests to authorize are not said to have no
+// server until somebody asks it.
+func TestARestartIsNotAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.resource = usherv1alpha1.GroupVersion.WithResource("clusterauthorizationpolicies")
+		c.create("a", "u", 1)
+		access := good(1)
+		access.Policies[0].Policy.Kind = "ClusterAuthorizationPolicy"
+		one, stop := c.stoppable("one")
+		one.Registry().Serves("asked", "asked")
+		one.Observe(access)
+		time.Sleep(10 * time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+		stop()
+		c.wantEnforced("a", "False NoServer 1")
+
+		two := c.replica("two")
+		two.Observe(access)
+		time.Sleep(10 * time.Second)
+		c.wantEnforced("a", "Unknown NotVerified 1")
+		if got, want := strings.Join(c.status("a"), "\n"), "'kubectl auth can-i get pods --as nobody' makes one ask"; !strings.Contains(got, want) {
+			t.Errorf("status %q, want %q", got, want)
+		}
+		two.Registry().Serves("asked", "asked")
+		time.Sleep(time.Minute)
+		c.wantEnforced("a", "True Enforced 1")
+	})
+}

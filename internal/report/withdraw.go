@@ -100,6 +100,12 @@ func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
 	return true
 }
 
+// withdrawn reports whether a status says that no server is left, or that Usher is uninstalled.
+func withdrawn(status v1alpha1.PolicyStatus) bool {
+	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+	return enforced != nil && (enforced.Reason == v1alpha1.ReasonNoServer || enforced.Reason == v1alpha1.ReasonUninstalled)
+}
+
 // withdraw writes that nothing is enforced any more, unless another replica is alive. The Lease of
 // this one is deleted already.
 func (r *Reporter) withdraw(ctx context.Context) {

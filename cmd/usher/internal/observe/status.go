@@ -80,7 +80,7 @@ func Status(s cli.Streams) *cobra.Command {
 				return cli.ErrNegative
 			case r.tenant != "":
 				return errors.New("cannot tell whether the cluster is protected: you may read the policies of one namespace")
-			case r.Calls != callsSeen && len(r.Replicas) == 0:
+			case r.Calls != callsSeen && len(r.Replicas) == 0, len(r.unverified) > 0:
 				return errors.New("cannot tell whether the cluster is protected: see what is not known")
 			}
 			return nil
@@ -125,6 +125,8 @@ type statusReport struct {
 	NamespaceProblems []statusProblem `json:"namespaceProblems"`
 	Unknown           []string        `json:"unknown"`
 	reach
+	// unverified are policies of the cluster of which it is not known whether they are enforced.
+	unverified []statusProblem
 	// refusesMost names a policy that refuses most requests; "" if none does.
 	refusesMost string
 	// lockouts are of the policies that may keep the cluster from recovering, and warnings of the others with warnings.
@@ -208,6 +210,8 @@ type policyCounts struct {
 	Failing   int `json:"failing"`
 	Unproven  int `json:"unproven"`
 	Suspended int `json:"suspended"`
+	// Unverified counts those of the cluster of which it is not known whether they are enforced.
+	Unverified int `json:"unverified"`
 	// FailOpen counts those with failurePolicy Ignore: where a rule fails, the request passes.
 	FailOpen int `json:"failOpen"`
 	// Warned counts those with warnings, and LockOut those of them that refuse requests without which a cluster cannot
@@ -263,6 +267,7 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 			return nil, err
 		}
 	}
+	r.Unknown = append(r.Unknown, listed("", r.unverified)...)
 	f.count(r, last, all)
 	r.LookAt = append(append(r.LookAt, exempting(all, time.Now())...), r.worst()...)
 	if r.unanswered() {

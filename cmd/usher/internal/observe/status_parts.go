@@ -231,16 +231,10 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	if !ok || kind.Foreign || kind.Exempts || policy.Object.GetName() == probe.Name {
 		return nil
 	}
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy.Object)
+	status, spec, err := written(policy.Object)
 	if err != nil {
-		return fmt.Errorf("read status: %w", err)
+		return err
 	}
-	var status v1alpha1.PolicyStatus
-	written, _ := tree["status"].(map[string]any)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(written, &status); err != nil {
-		return fmt.Errorf("read status: %w", err)
-	}
-	spec, _ := tree["spec"].(map[string]any)
 	unproven := denied(status.Conditions, v1alpha1.ConditionProven)
 	r.Policies.All++
 	if spec["failurePolicy"] == "Ignore" {
@@ -251,24 +245,21 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	r.said(enforced)
 	r.counted(policy.Object, spec)
+	what, inForce := unenforced(policy.Object, status, unproven != nil)
 	switch {
 	case api.Suspended(policy.Object):
 		r.Policies.Suspended++
-		wrongf("suspended: it decides nothing")
-	case enforced == nil:
-		wrongf("not enforced: Usher has not written its status")
-	case enforced.Status != metav1.ConditionTrue && unproven != nil:
-		// It is not enforced for that.
-	case enforced.Status != metav1.ConditionTrue:
-		wrongf("not enforced: %s: %s", enforced.Reason, enforced.Message)
-	case enforced.Reason == v1alpha1.ReasonLastGoodVersion:
+	case inForce:
 		r.Policies.Enforced++
-		wrongf("an older version is enforced: %s", enforced.Message)
-	case status.ObservedGeneration < policy.Object.GetGeneration():
-		r.Policies.Enforced++
-		wrongf("an older version is enforced: Usher has not seen generation %d", policy.Object.GetGeneration())
-	default:
-		r.Policies.Enforced++
+	case ref.Namespace == "" && enforced != nil && slices.Contains([]string{v1alpha1.ReasonNotVerified, v1alpha1.ReasonNotTried}, enforced.Reason):
+		r.Policies.Unverified++
+		if !r.unanswered() {
+			r.unverified = append(r.unverified, statusProblem{Policy: &ref, What: "whether it is enforced: " + printable.Line(enforced.Message)})
+		}
+		what = ""
+	}
+	if what != "" {
+		wrongf("%s", what)
 	}
 	r.warned(ref, status.Problems)
 	if what := mistake(status.Problems); what != "" && !api.Suspended(policy.Object) {
@@ -284,6 +275,41 @@ func (r *statusReport) policy(policy *api.Policy) error {
 		wrongf("unproven: %s; look at what it allows, then: usher authz adopt", unproven.Message)
 	}
 	return nil
+}
+
+// written returns what Usher has written into the status of a policy, and its spec.
+func written(policy api.Object) (*v1alpha1.PolicyStatus, map[string]any, error) {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read status: %w", err)
+	}
+	var status v1alpha1.PolicyStatus
+	fields, _ := tree["status"].(map[string]any)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status); err != nil {
+		return nil, nil, fmt.Errorf("read status: %w", err)
+	}
+	spec, _ := tree["spec"].(map[string]any)
+	return &status, spec, nil
+}
+
+// unenforced returns why the version of a policy that is written is not enforced, and whether one is in force; "" if there is nothing to say, or that it is not proven says it.
+func unenforced(policy api.Object, status *v1alpha1.PolicyStatus, unproven bool) (what string, inForce bool) {
+	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+	switch {
+	case api.Suspended(policy):
+		return "suspended: it decides nothing", false
+	case enforced == nil:
+		return "not enforced: Usher has not written its status", false
+	case enforced.Status != metav1.ConditionTrue && unproven:
+		return "", false
+	case enforced.Status != metav1.ConditionTrue:
+		return fmt.Sprintf("not enforced: %s: %s", enforced.Reason, enforced.Message), false
+	case enforced.Reason == v1alpha1.ReasonLastGoodVersion:
+		return "an older version is enforced: " + enforced.Message, true
+	case status.ObservedGeneration < policy.GetGeneration():
+		return fmt.Sprintf("an older version is enforced: Usher has not seen generation %d", policy.GetGeneration()), true
+	}
+	return "", true
 }
 
 // mistake returns what a policy cannot do as it says; "" if there is nothing. Such a one is refused when it is written, unless

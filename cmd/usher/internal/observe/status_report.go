@@ -76,6 +76,8 @@ func (r *statusReport) answer() string {
 		return fmt.Sprintf("as a user of one namespace you see the policies of namespace %s, and not whether the cluster is protected", printable.Line(r.tenant))
 	case !r.Protected:
 		return r.unprotected()
+	case len(r.unverified) > 0:
+		return fmt.Sprintf("whether %s enforced is not known", cli.Count(len(r.unverified), "policy is", "policies are"))
 	case r.Calls != callsSeen && len(r.Replicas) == 0:
 		return "it cannot be told whether the cluster is protected"
 	case r.listed && r.Policies.All == 0:
@@ -110,10 +112,19 @@ func (r *statusReport) partly() bool {
 // unprotected is the answer if there are problems. A policy that fails on requests is enforced.
 func (r *statusReport) unprotected() string {
 	n := len(r.Problems)
-	if slices.ContainsFunc(r.Problems, func(p statusProblem) bool { return p.Policy == nil || !strings.HasPrefix(p.What, failing) }) {
-		return "not everything is enforced: " + cli.Count(n, "problem", "problems")
+	ofPolicies, fails := true, true
+	for i := range r.Problems {
+		p := &r.Problems[i]
+		ofPolicies = ofPolicies && p.Policy != nil
+		fails = fails && p.Policy != nil && strings.HasPrefix(p.What, failing)
 	}
-	return cli.Count(n, "policy fails", "policies fail") + " on requests"
+	switch {
+	case fails:
+		return cli.Count(n, "policy fails", "policies fail") + " on requests"
+	case ofPolicies && r.Policies.Enforced == r.Policies.All:
+		return "all policies are enforced, with " + cli.Count(n, "problem", "problems")
+	}
+	return "not everything is enforced: " + cli.Count(n, "problem", "problems")
 }
 
 // listed returns a line for each problem, and one for all policies of which the same is said.
@@ -186,6 +197,9 @@ func (r *statusReport) counts() string {
 		counts = fmt.Sprintf("%d, of which Usher enforces only what the webhooks that are left are for: what their status says is old", p.All)
 	case r.unanswered():
 		counts = fmt.Sprintf("%d, none of which Usher enforces now: what their status says is old", p.All)
+	}
+	if p.Unverified > 0 {
+		counts += fmt.Sprintf("; of %d it is not known whether they are enforced", p.Unverified)
 	}
 	if p.FailOpen > 0 {
 		counts += fmt.Sprintf("; %d let pass what they fail on", p.FailOpen)

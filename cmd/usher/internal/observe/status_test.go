@@ -280,7 +280,7 @@ func TestStatus(t *testing.T) {
 		{"a mistake that was written while nobody was asked", func(c *protectedCluster) {
 			c.policies = strings.Replace(statusOf("p", "", inForce), `"conditions"`, `"problems":[{"severity":"mistake","field":"spec.validations[0]","what":"no ConfigMap has metdata"}],"conditions"`, 1)
 		}, cli.ExitNegative, []string{
-			"not everything is enforced: 1 problem\n", "problem: ClusterObjectPolicy p: it cannot do what it says: spec.validations[0]: no ConfigMap has metdata; mend it, or have it decide nothing until then: kubectl patch clusterobjectpolicy/p ",
+			"all policies are enforced, with 1 problem\n", "problem: ClusterObjectPolicy p: it cannot do what it says: spec.validations[0]: no ConfigMap has metdata; mend it, or have it decide nothing until then: kubectl patch clusterobjectpolicy/p ",
 		}},
 		{"after an uninstall", func(c *protectedCluster) {
 			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"Uninstalled","message":"x","lastTransitionTime":"2030-01-31T12:00:00Z"}`)
@@ -330,6 +330,17 @@ func TestStatus(t *testing.T) {
 			"problem: ClusterObjectPolicy lost: unproven: not in force: no proof;",
 			"problem: ClusterObjectPolicy forged: unproven: no proof; look at what it allows, then: usher authz adopt\n",
 		}},
+		{"policies that nobody has asked", func(c *protectedCluster) {
+			const unasked = `{"type":"Enforced","status":"Unknown","reason":"NotVerified","message":"none has asked"}`
+			c.policies = statusOf("one", "", unasked) + "," + statusOf("two", "", unasked) + "," + statusOf("three", "", inForce)
+		}, cli.ExitUnusable, []string{
+			"whether 2 policies are enforced is not known\n",
+			"policies       1 of 3 enforced, 0 failing, 0 unproven, 0 suspended; of 2 it is not known whether they are enforced\n",
+			"not known: 2 policies: whether it is enforced: none has asked (ClusterObjectPolicy one, ClusterObjectPolicy two)\n",
+		}},
+		{"policies that are in force in an older version", func(c *protectedCluster) {
+			c.policies = statusOf("old", "", `{"type":"Enforced","status":"True","reason":"LastGoodVersion","message":"generation 1"}`)
+		}, cli.ExitNegative, []string{"all policies are enforced, with 1 problem\n", "1 of 1 enforced"}},
 		{"policies that are in force and fail", func(c *protectedCluster) {
 			const fails = `{"type":"Working","status":"False","reason":"RuleFails","message":"no such key"}`
 			c.policies = statusOf("one", "", inForce, fails) + "," + statusOf("two", "", inForce, fails)
