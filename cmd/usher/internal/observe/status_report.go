@@ -29,7 +29,7 @@ func (r *statusReport) print(out io.Writer) error {
 		answer += "; " + r.refusesMost
 	}
 	if policies := r.undecided(); policies != "" && r.unanswered() {
-		answer += "; " + policies + ": what they deny passes, or is an internal error"
+		answer += "; " + policies + ": what they deny passes if RBAC allows it, or is an internal error"
 	}
 	if len(r.NamespaceProblems) > 0 {
 		answer += fmt.Sprintf("; policies of namespaces have %s of their own", cli.Count(len(r.NamespaceProblems), "problem", "problems"))

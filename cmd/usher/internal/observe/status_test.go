@@ -185,8 +185,8 @@ func TestStatus(t *testing.T) {
 			}
 			c.authorization = of("a", `"effect":"Deny"`) + "," + of("b", `"effect":"Allow","enforcement":"Enforce"`) + "," + of("off", `"suspend":true`) + "," + of("audit", `"enforcement":"Audit"`)
 		}, cli.ExitNegative, []string{
-			"nothing is enforced: API servers get no answer of Usher; 2 authorization policies decide nothing: what they deny passes, or is an internal error\n",
-			"problem: 2 authorization policies decide nothing: no replica answers authorization webhooks. What they deny passes where API servers have failurePolicy: NoOpinion, and fails with an internal error (500) where they have Deny (docs/",
+			"nothing is enforced: API servers get no answer of Usher; 2 authorization policies decide nothing: what they deny passes if RBAC allows it, or is an internal error\n",
+			"problem: 2 authorization policies decide nothing: no replica answers authorization webhooks. What they deny passes if RBAC allows it and API servers have failurePolicy: NoOpinion. What RBAC does not allow, and with failurePolicy: Deny what they may deny, gets an internal error (500) that names the webhook (docs/",
 		}},
 		{"a replica that is said to be ready and does not answer", func(c *protectedCluster) { c.page, c.probe = "", "" }, cli.ExitNegative, []string{
 			"0 of 1 ready", "problem: replica usher-1 does not answer: ", "problem: no replica answers: writes of ",
