@@ -121,7 +121,7 @@ func (f *statusFlags) count(r *statusReport, last []served.Item, all []api.Polic
 	}
 	c.shares()
 	f.notes(r, c.policies)
-	c.headline()
+	c.headline(all)
 }
 
 // writtenAt returns when a policy was written last, other than its status.
@@ -210,8 +210,8 @@ func (c *counting) shares() {
 	}
 }
 
-// headline says of a policy of the cluster that it refuses most requests.
-func (c *counting) headline() {
+// headline says of a policy of the cluster that it refuses most requests, and how to have it decide nothing.
+func (c *counting) headline(all []api.Policy) {
 	for _, p := range most(c.policies, func(one *figures) float64 { return float64(one.refused) }) {
 		if one := c.policies[p]; p.Namespace == "" && one.most >= leastRefused && 2*one.most > one.of {
 			does := "refuses most requests,"
@@ -219,6 +219,10 @@ func (c *counting) headline() {
 				does = "refused"
 			}
 			c.report.refusesMost = fmt.Sprintf("%s %s %s", printable.Line(p.String()), does, one.share(c.report.Decisions.All))
+			if i := slices.IndexFunc(all, func(policy api.Policy) bool { return compile.Ref(policy.Object) == p }); i >= 0 {
+				after := slices.IndexFunc(c.report.LookAt, func(l lookAt) bool { return l.Policy == p })
+				c.report.LookAt = slices.Insert(c.report.LookAt, after+1, lookAt{p, "to have it decide nothing while you look at it", suspending(all[i].Object, &p)})
+			}
 			return
 		}
 	}

@@ -91,6 +91,9 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		decisions = append(decisions, denied("validate", time.Minute, "old"))
 	}
 	decisions = append(decisions, denied("validate", time.Minute, "mended"))
+	off := func(name string) string {
+		return "ClusterObjectPolicy " + name + ": to have it decide nothing while you look at it: kubectl patch clusterobjectpolicy/" + name + ` --type merge -p '{"spec":{"suspend":true}}'`
+	}
 	var allowed []*recent.Decision
 	for range 60 {
 		allowed = append(allowed, &recent.Decision{Request: recent.Request{Phase: "validate"}, Verdict: "allow", Time: noon.Add(-time.Minute)})
@@ -105,12 +108,12 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		{"one deleted, one mended", decisions, "", 5, []string{"ClusterObjectPolicy old: refused 4 of the last 10 requests to validate"}},
 		{
 			"of the requests that are validated", decisions[7:], "ClusterObjectPolicy old refused 4 of the last 7 requests to validate", 2,
-			[]string{"ClusterObjectPolicy old: refused 4 of the last 7 requests to validate"},
+			[]string{"ClusterObjectPolicy old: refused 4 of the last 7 requests to validate", off("old")},
 		},
 		{
 			"since the policy is in force", slices.Concat(allowed, []*recent.Decision{denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended"), denied("validate", time.Minute, "mended")}),
 			"ClusterObjectPolicy mended refused 3 of the 3 requests to validate since it was written", 0,
-			[]string{"ClusterObjectPolicy mended: refused 3 of the 3 requests to validate since it was written"},
+			[]string{"ClusterObjectPolicy mended: refused 3 of the 3 requests to validate since it was written", off("mended")},
 		},
 		{
 			"which version an edited one had is not known at first", []*recent.Decision{denied("validate", -time.Second, "mended"), denied("validate", time.Second/2, "mended"), denied("validate", time.Minute, "mended")},
@@ -118,7 +121,7 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		},
 		{
 			"a policy that is new has one version", []*recent.Decision{denied("validate", 0, "new"), denied("validate", time.Second/2, "new"), denied("validate", time.Second/2, "new")},
-			"ClusterObjectPolicy new refused 3 of the last 3 requests", 0, []string{"ClusterObjectPolicy new: refused 3 of the last 3 requests"},
+			"ClusterObjectPolicy new refused 3 of the last 3 requests", 0, []string{"ClusterObjectPolicy new: refused 3 of the last 3 requests", off("new")},
 		},
 	} {
 		headline, outdated, says := observe.LookAt(test.decisions,
