@@ -1,10 +1,13 @@
 // Package decisionlog writes one line of log for each decision: denials, including those that were
-// not enforced, and uses of exemptions at Info; failed rules at Warn (if ignored by the failure
+// not enforced, warnings to users, and uses of exemptions at Info; failed rules at Warn (if ignored by the failure
 // policy) or Error; everything else at Debug.
 //
 // Objects are never logged. Names are logged; the error of a failed rule without quoted text, which may
-// be a value of the object; and of a denial the rule, the field and the message, as users get it.
+// be a value of the object; and of a denial the rule, the field and the message, and warnings, as users get them.
 // Messages and errors about Secrets, or after a Secret was read, are withheld.
+//
+// Quoted text is left out of errors whatever it is, such as the values that a field may have: to have them
+// in the log, write them without quotes, or deny the request with a message instead of returning an error.
 package decisionlog
 
 import (
@@ -38,7 +41,7 @@ func Wrap(d usher.Decider, log *slog.Logger) usher.Decider {
 
 func levelOf(d usher.Decision, err error) slog.Level {
 	level := slog.LevelDebug
-	if d.Verdict == usher.Deny {
+	if d.Verdict == usher.Deny || len(d.Warnings) > 0 {
 		level = slog.LevelInfo
 	}
 	for i := range d.Findings {
@@ -80,6 +83,9 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 	if wouldDeny := wouldDeny(d.Findings); len(wouldDeny) > 0 {
 		attrs = append(attrs, slog.Any("wouldDeny", wouldDeny))
 	}
+	if len(d.Warnings) > 0 {
+		attrs = append(attrs, slog.Any("warnings", warnings(r, &d)))
+	}
 	if exemptions := exemptions(d.Findings); len(exemptions) > 0 {
 		attrs = append(attrs, slog.Any("exemptions", exemptions))
 	}
@@ -87,10 +93,13 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 		attrs = append(attrs, slog.Any("failed", list[failure](failed)))
 	}
 	if err != nil {
-		secret := slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential })
-		attrs = append(attrs, slog.String("error", withhold.Error(r, err, secret)))
+		attrs = append(attrs, slog.String("error", withhold.Error(r, err, confidential(d.Findings))))
 	}
 	return attrs
+}
+
+func confidential(findings []usher.Finding) bool {
+	return slices.ContainsFunc(findings, func(f usher.Finding) bool { return f.Confidential })
 }
 
 func objectAttrs(attrs []slog.Attr, r *usher.Request) []slog.Attr {

@@ -9,8 +9,18 @@ import (
 	"github.com/usher-dev/usher/internal/withhold"
 )
 
-// mostRefusals is how many refusals a line has.
+// mostRefusals is how many refusals a line has, and how many warnings.
 const mostRefusals = 10
+
+// warnings returns what the user is warned of, the first warnings if there are many.
+func warnings(r *usher.Request, d *usher.Decision) []string {
+	secret := confidential(d.Findings)
+	all := make([]string, 0, mostRefusals)
+	for _, warning := range d.Warnings[:min(len(d.Warnings), mostRefusals)] {
+		all = append(all, withhold.Message(r, warning, secret))
+	}
+	return all
+}
 
 // A refusal is why a request was denied: what a rule said, or one of its parts.
 type refusal struct {

@@ -2,6 +2,7 @@ package decisionlog_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,6 +104,29 @@ func TestOwnDenial(t *testing.T) {
 		got := logged(t, request(kind), usher.Denied("no pods today"), nil)[0]["refused"]
 		if diff := cmp.Diff([]any{map[string]any{"message": want}}, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", kind, diff)
+		}
+	}
+}
+
+// TestWarnings: what users are warned of is in the log, withheld as what they are denied for.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	const secret = "not shown: it may repeat a secret"
+	for _, test := range []struct {
+		reason, kind string
+		findings     []usher.Finding
+		warnings     []string
+		want         []any
+	}{
+		{"a warning", "Pod", nil, []string{"label team is missing"}, []any{"label team is missing"}},
+		{"about a Secret", "Secret", nil, []string{canary}, []any{secret}},
+		{"after a Secret was read", "Pod", []usher.Finding{{Outcome: usher.Passed, Confidential: true}}, []string{canary}, []any{secret}},
+		{"a long one", "Pod", nil, []string{strings.Repeat("x", 600)}, []any{strings.Repeat("x", 497) + "…"}},
+		{"the first ten", "Pod", nil, slices.Repeat([]string{"no"}, 100), slices.Repeat([]any{"no"}, 10)},
+	} {
+		got := logged(t, request(test.kind), usher.Decision{Verdict: usher.Allow, Warnings: test.warnings, Findings: test.findings}, nil)[0]
+		if diff := cmp.Diff(test.want, got["warnings"]); diff != "" || got["level"] != "INFO" {
+			t.Errorf("%s: level %v (-want +got):\n%s", test.reason, got["level"], diff)
 		}
 	}
 }

@@ -137,6 +137,7 @@ func TestPolicies(t *testing.T) {
 	m := metrics.New(registry)
 	gone, fresh := usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "gone"}, usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "fresh"}
 	admission := usher.PolicyRef{Kind: "ValidatingAdmissionPolicy", Name: "replicas"}
+	warned := []usher.Check{{Message: "at most 3", Actions: []usher.Action{usher.ActWarn}}, {Message: "at most 2", Actions: []usher.Action{usher.ActWarn}}}
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{
 		{Policy: label, Outcome: usher.Changed, Took: 250 * time.Millisecond},
 		{Policy: label, Outcome: usher.Passed, Took: 250 * time.Millisecond},
@@ -144,7 +145,8 @@ func TestPolicies(t *testing.T) {
 		{Policy: team, Outcome: usher.WouldDeny},
 		{Policy: team, Outcome: usher.Failed, Ignored: true, Took: 2 * time.Second},
 		{Policy: gone, Outcome: usher.Failed},
-		{Policy: label, Outcome: usher.Exempted, Exemptions: make([]usher.Exemption, 2)},
+		{Policy: label, Outcome: usher.Exempted, Exemptions: make([]usher.Exemption, 2), Checks: warned},
+		{Policy: team, Outcome: usher.Passed, Checks: warned},
 		{Policy: admission, Outcome: usher.Rejected, Checks: []usher.Check{{Message: "at most 3"}, {Message: "no such key: x", Failed: true}}},
 		{Outcome: usher.Passed},
 	}}, nil)
@@ -171,7 +173,7 @@ usher_policy_errors_total{policy_kind="ValidatingAdmissionPolicy",policy_name="r
 # HELP usher_policy_evaluations_total Rules of the policy that ran.
 # TYPE usher_policy_evaluations_total counter
 usher_policy_evaluations_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
-usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 3
+usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 4
 usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 3
 usher_policy_evaluations_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 1
 # HELP usher_policy_exempted_total Rules of the policy that were not applied, or only in part, because of a policy exemption.
@@ -192,7 +194,13 @@ usher_policy_patches_total{policy_kind="ClusterOverridePolicy",policy_name="fres
 usher_policy_patches_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
 usher_policy_patches_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
-`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_exempted_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
+# HELP usher_policy_warnings_total Rules of the policy with a check whose action is Warn that warned of a request.
+# TYPE usher_policy_warnings_total counter
+usher_policy_warnings_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_warnings_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
+usher_policy_warnings_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+usher_policy_warnings_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
+`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_warnings_total", "usher_policy_exempted_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
 		"usher_policy_errors_total", "usher_policy_duration_seconds_total")
 }
 

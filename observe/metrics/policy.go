@@ -3,6 +3,7 @@ package metrics
 import (
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -25,7 +26,7 @@ type policies struct {
 
 // series are the counters of one policy.
 type series struct {
-	evaluations, denials, wouldDeny, exempted, patches, errors atomic.Uint64
+	evaluations, denials, wouldDeny, warnings, exempted, patches, errors atomic.Uint64
 	// nanoseconds is the sum of how long its rules took.
 	nanoseconds atomic.Int64
 }
@@ -58,6 +59,7 @@ func policyRows() []row[policySeries] {
 		{"policy_evaluations_total", "Rules of the policy that ran.", labels, counter(func(s *series) *atomic.Uint64 { return &s.evaluations })},
 		{"policy_denials_total", "Rules of the policy that rejected a request.", labels, counter(func(s *series) *atomic.Uint64 { return &s.denials })},
 		{"policy_would_deny_total", "Rules of the policy that would deny a request, but are in Audit mode or match a protected user.", labels, counter(func(s *series) *atomic.Uint64 { return &s.wouldDeny })},
+		{"policy_warnings_total", "Rules of the policy with a check whose action is Warn that warned of a request.", labels, counter(func(s *series) *atomic.Uint64 { return &s.warnings })},
 		{"policy_exempted_total", "Rules of the policy that were not applied, or only in part, because of a policy exemption.", labels, counter(func(s *series) *atomic.Uint64 { return &s.exempted })},
 		{"policy_patches_total", "Rules of the policy that changed an object.", labels, counter(func(s *series) *atomic.Uint64 { return &s.patches })},
 		{"policy_errors_total", "Rules of the policy that failed, including ignored failures.", labels, counter(func(s *series) *atomic.Uint64 { return &s.errors })},
@@ -89,6 +91,9 @@ func (p *policies) count(findings []usher.Finding) {
 		case usher.Failed:
 			s.errors.Add(1)
 		case usher.Passed, usher.Skipped, usher.Exempted:
+		}
+		if f.Outcome != usher.Exempted && slices.ContainsFunc(f.Checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActWarn) }) {
+			s.warnings.Add(1)
 		}
 		if len(f.Exemptions) > 0 {
 			s.exempted.Add(1)
@@ -142,7 +147,7 @@ func (p *policies) keep(current []usher.PolicyRef) {
 
 func (s *series) add(other *series) {
 	for _, pair := range [][2]*atomic.Uint64{
-		{&s.evaluations, &other.evaluations}, {&s.denials, &other.denials}, {&s.wouldDeny, &other.wouldDeny},
+		{&s.evaluations, &other.evaluations}, {&s.denials, &other.denials}, {&s.wouldDeny, &other.wouldDeny}, {&s.warnings, &other.warnings},
 		{&s.exempted, &other.exempted}, {&s.patches, &other.patches}, {&s.errors, &other.errors},
 	} {
 		pair[0].Add(pair[1].Load())
