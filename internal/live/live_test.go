@@ -276,8 +276,13 @@ func TestUnreadableFilesKeepTheirPolicies(t *testing.T) {
 	}}})
 	s := h.next()
 	h.wantPatch(`[{"op":"add","path":"/metadata/labels/x","value":"1"}]`)
-	if len(s.Problems) != 1 || s.Problems[0].File != "a.yaml" || s.Problems[0].Line != 3 {
+	if len(s.Problems) != 1 || s.Problems[0].File != "a.yaml" || s.Problems[0].Line != 3 || !strings.Contains(s.Problems[0].Do, "stay in force") {
 		t.Errorf("problems are %v, want the unreadable file", s.Problems)
+	}
+
+	a.update(source.Set{Unreadable: []source.Unreadable{{Position: api.Position{File: "c.yaml"}, Err: errors.New("no policies before")}}})
+	if s := h.next(); len(s.Problems) != 1 || !strings.HasSuffix(s.Problems[0].Do, "what cannot be read is not in force") {
+		t.Errorf("problems are %v, want that nothing of the file is in force", s.Problems)
 	}
 
 	a.update(set(label("b", "y", "1")))

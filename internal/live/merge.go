@@ -2,6 +2,7 @@ package live
 
 import (
 	"cmp"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -20,27 +21,38 @@ type merged struct {
 // edited. last may be nil.
 func merge(last *merged, set source.Set) *merged {
 	m := &merged{policies: set.Policies}
-	unreadable := map[string]bool{}
+	// kept are the files that set could not read, and whether policies of last stay in force for them.
+	kept := map[string]bool{}
 	for _, u := range set.Unreadable {
-		unreadable[u.Position.File] = true
+		kept[u.Position.File] = false
+	}
+	if last != nil && len(kept) > 0 {
+		m.keep(last.policies, kept)
+	}
+	for _, u := range set.Unreadable {
+		do := "correct it; until then what cannot be read is not in force"
+		if kept[u.Position.File] {
+			do = "correct it; until then the policies that it held before stay in force"
+		}
 		m.problems = append(m.problems, rule.Problem{
-			Severity: rule.Error, File: u.Position.File, Line: u.Position.Line,
-			What: u.Err.Error(),
-			Do:   cmp.Or(u.Do, "correct it; until then the policies that it held before stay in force"),
+			Severity: rule.Error, File: u.Position.File, Line: u.Position.Line, What: u.Err.Error(), Do: cmp.Or(u.Do, do),
 		})
 	}
-	if last == nil || len(unreadable) == 0 {
-		return m
-	}
-	present := make(map[usher.PolicyRef]bool, len(set.Policies))
-	for _, policy := range set.Policies {
+	return m
+}
+
+// keep adds those of older policies that are missing and whose file is in kept, where it notes that.
+func (m *merged) keep(older []api.Policy, kept map[string]bool) {
+	present := make(map[usher.PolicyRef]bool, len(m.policies))
+	for _, policy := range m.policies {
 		present[compile.Ref(policy.Object)] = true
 	}
-	m.policies = append([]api.Policy(nil), set.Policies...)
-	for _, policy := range last.policies {
-		if file := policy.Position("").File; file != "" && unreadable[file] && !present[compile.Ref(policy.Object)] {
+	m.policies = slices.Clone(m.policies)
+	for _, policy := range older {
+		file := policy.Position("").File
+		if _, unreadable := kept[file]; unreadable && file != "" && !present[compile.Ref(policy.Object)] {
 			m.policies = append(m.policies, policy)
+			kept[file] = true
 		}
 	}
-	return m
 }
