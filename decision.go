@@ -22,7 +22,8 @@ const (
 	Deny      Verdict = "deny"
 )
 
-// A Decision answers one [Request].
+// A Decision answers one [Request]. The zero value has no opinion: admission lets the request pass, and at an
+// authorizer the next one decides. Return an error if there is no decision.
 type Decision struct {
 	Verdict Verdict
 
@@ -30,7 +31,8 @@ type Decision struct {
 	// it into 400). A request that could not be decided because a rule failed has 500.
 	Code int32
 	// Reason is the machine-readable reason of a denial (a metav1.StatusReason, for admission);
-	// Message is one sentence for the user who made the request.
+	// Message is one sentence for the user who made the request. If a rule rejects the request it is the
+	// message of the policy, without its name, which doors add; if a rule fails it names the policy.
 	Reason  string
 	Message string
 	// Fields are the errors by field of a Decider in Go, as from [Validated]. kubectl shows them line by line if

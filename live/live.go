@@ -123,14 +123,23 @@ func (u unusable) Run(context.Context, func(source.Set)) error { return u.err }
 
 // WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
 // ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded], and says
-// what keeps a source of package source/cluster from reading policies.
-func (l *Live) WaitLoaded(ctx context.Context) error { return l.current.WaitLoaded(ctx) }
+// what keeps a source of package source/cluster from reading policies, or that Run was not called: it has to run in
+// another goroutine.
+func (l *Live) WaitLoaded(ctx context.Context) error { return l.unrun(l.current.WaitLoaded(ctx)) }
+
+// unrun adds to the error of a wait that nothing was there to wait for.
+func (l *Live) unrun(err error) error {
+	if err == nil || l.started.Load() {
+		return err
+	}
+	return fmt.Errorf("%w: Run was not called: start it in another goroutine", err)
+}
 
 // WaitTried blocks until the policies that are in force now have been tried on sample objects of the
 // kinds of Kubernetes that they select, as by usher check: [Live.Problems] then has what a rule reads that no
 // such object has, and which requests would be refused because a rule fails. Its errors are those of
 // [Live.WaitLoaded], and that of ctx.
-func (l *Live) WaitTried(ctx context.Context) error { return l.current.WaitTried(ctx) }
+func (l *Live) WaitTried(ctx context.Context) error { return l.unrun(l.current.WaitTried(ctx)) }
 
 // Decide decides by the policies that are in force when it is called, even if they change meanwhile.
 // Its error is [ErrNotLoaded] until every source has handed over its policies. A request of admission

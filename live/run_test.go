@@ -1,6 +1,8 @@
 package live_test
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -35,6 +37,19 @@ func TestRunRefuses(t *testing.T) {
 		}
 		if _, err := l.Decide(t.Context(), createPod()); err == nil {
 			t.Errorf("%s: a request is decided", row.reason)
+		}
+	}
+}
+
+// Without Run nobody loads policies, and those who wait for them learn why.
+func TestWaitWithoutRun(t *testing.T) {
+	t.Parallel()
+	l := live.New(live.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, wait := range map[string]func(context.Context) error{"WaitLoaded": l.WaitLoaded, "WaitTried": l.WaitTried} {
+		if err := wait(ctx); !errors.Is(err, live.ErrNotLoaded) || !strings.Contains(err.Error(), "Run was not called") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -20,10 +20,11 @@ func Run(t *testing.T, paths ...string) {
 			t.Error(err)
 		}
 		for _, file := range faulty {
-			t.Run(file.name, func(t *testing.T) { t.Error(file) })
+			t.Run(file.name, func(t *testing.T) { t.Helper(); t.Error(file) })
 		}
 		for _, test := range tests {
 			t.Run(test.Name, func(t *testing.T) {
+				t.Helper()
 				t.Parallel()
 				test.report(t)
 			})
@@ -33,6 +34,7 @@ func Run(t *testing.T, paths ...string) {
 
 // report runs the test for t.
 func (t Test) report(to *testing.T) {
+	to.Helper()
 	switch result := t.Run(to.Context()); result.Status {
 	case Skipped:
 		to.Skip(result.Message)

@@ -32,6 +32,7 @@ func TestRunReports(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	for name, text := range map[string]string{
+		"wrong/wrong.yaml":   strings.Replace(goodCase, "allowed: true", "allowed: false", 1),
 		"mixed/good.yaml":    goodCase,
 		"mixed/broken.yaml":  "name: [",
 		"mixed/unknown.yaml": "phase: validate\nexpct: {}\n",
@@ -53,6 +54,7 @@ func TestRunReports(t *testing.T) {
 		output []string
 	}{
 		{"a folder of cases", []string{"good"}, true, []string{"--- PASS: TestRunOfPaths/good"}},
+		{"a case that does not hold", []string{"wrong"}, false, []string{"--- FAIL: TestRunOfPaths/good"}},
 		{"two files that cannot be read", []string{"mixed"}, false, []string{"--- PASS: TestRunOfPaths/good", "--- FAIL: TestRunOfPaths/", "mixed/broken.yaml", "mixed/unknown.yaml"}},
 		{"a path without cases beside one with some", []string{"good", "objects"}, false, []string{"--- PASS: TestRunOfPaths/good", "no test cases found"}},
 		{"a path that does not exist", []string{"absent", "good"}, false, []string{"--- PASS: TestRunOfPaths/good", "--- FAIL: TestRunOfPaths/"}},
@@ -68,6 +70,9 @@ func TestRunReports(t *testing.T) {
 			output, err := command.CombinedOutput()
 			if (err == nil) != row.passes {
 				t.Errorf("error %v, want one: %t", err, !row.passes)
+			}
+			if !row.passes && !strings.Contains(string(output), " testing_test.go:") || strings.Contains(string(output), " testing.go:") {
+				t.Errorf("failures are not at the line that calls Run:\n%s", output)
 			}
 			for _, want := range row.output {
 				if !strings.Contains(string(output), want) {
