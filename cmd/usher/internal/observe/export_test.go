@@ -49,6 +49,9 @@ func LookAt(decisions []*recent.Decision, policies ...api.Policy) (headline stri
 	return r.refusesMost, r.Decisions.Outdated, all
 }
 
+// LastDecision is the last decision as usher status prints it.
+func LastDecision(d *recent.Decision) string { return lastDecision(d) }
+
 // Since returns what --since means at a time, and how that time is printed then.
 func Since(text string, now time.Time) (ago time.Duration, shown string, err error) {
 	var s since

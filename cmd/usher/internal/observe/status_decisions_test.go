@@ -137,3 +137,20 @@ func TestStatusIsOfPoliciesAsTheyAre(t *testing.T) {
 		}
 	}
 }
+
+// TestTheLastDecision: a request to authorize has no kind, and may be for all objects.
+func TestTheLastDecision(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	for _, row := range []struct {
+		request recent.Request
+		want    string
+	}{
+		{recent.Request{Operation: "CREATE", Kind: "Pod", Namespace: "shop", Name: "a"}, "CREATE Pod shop/a"},
+		{recent.Request{Operation: "list", Resource: "secrets", Namespace: "shop"}, "list secrets shop/*"},
+	} {
+		if got, want := observe.LastDecision(&recent.Decision{Request: row.request, Verdict: "deny", Time: at}), "2026-06-01T12:00:00Z: deny "+row.want; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

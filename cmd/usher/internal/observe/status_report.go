@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
 )
 
@@ -173,7 +174,7 @@ func (r *statusReport) rows() []string {
 		last, decisions = "none", "none since the replicas started"
 	}
 	if d := r.LastDecision; d != nil {
-		last = fmt.Sprintf("%s: %s %s %s %s", d.Time.UTC().Format(time.RFC3339), d.Verdict, d.Operation, d.Kind, strings.TrimPrefix(d.Namespace+"/"+d.Name, "/"))
+		last = lastDecision(d)
 	}
 	if r.Unsent != nil {
 		webhooks += "\n                 " + printable.Line(r.Unsent.String())
@@ -188,6 +189,11 @@ func (r *statusReport) rows() []string {
 	}
 }
 
+// lastDecision is a decision in a few words.
+func lastDecision(d *recent.Decision) string {
+	return fmt.Sprintf("%s: %s %s %s", d.Time.UTC().Format(time.RFC3339), d.Verdict, d.Operation, what(d))
+}
+
 // counts says how many policies there are, and what is the matter with them.
 func (r *statusReport) counts() string {
 	p := &r.Policies
@@ -199,7 +205,7 @@ func (r *statusReport) counts() string {
 		counts = fmt.Sprintf("%d, none of which Usher enforces now: what their status says is old", p.All)
 	}
 	if p.Unverified > 0 {
-		counts += fmt.Sprintf("; of %d it is not known whether they are enforced", p.Unverified)
+		counts += fmt.Sprintf("; %d of which it is not known", p.Unverified)
 	}
 	if p.FailOpen > 0 {
 		counts += fmt.Sprintf("; %d let pass what they fail on", p.FailOpen)

@@ -335,7 +335,7 @@ func TestStatus(t *testing.T) {
 			c.policies = statusOf("one", "", unasked) + "," + statusOf("two", "", unasked) + "," + statusOf("three", "", inForce)
 		}, cli.ExitUnusable, []string{
 			"whether 2 policies are enforced is not known\n",
-			"policies       1 of 3 enforced, 0 failing, 0 unproven, 0 suspended; of 2 it is not known whether they are enforced\n",
+			"policies       1 of 3 enforced, 0 failing, 0 unproven, 0 suspended; 2 of which it is not known\n",
 			"not known: 2 policies: whether it is enforced: none has asked (ClusterObjectPolicy one, ClusterObjectPolicy two)\n",
 		}},
 		{"policies that are in force in an older version", func(c *protectedCluster) {
