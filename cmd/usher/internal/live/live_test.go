@@ -311,7 +311,7 @@ func TestDecisionsAreFollowed(t *testing.T) {
 	var names []string
 	for _, e := range before {
 		var d live.Decision
-		if err := json.Unmarshal([]byte(e.data), &d); err != nil || d.Replica == "" || d.Explain != "usher explain --from-cluster OBJECT.yaml --operation CREATE --as jane --as-group GROUP" {
+		if err := json.Unmarshal([]byte(e.data), &d); err != nil || d.Replica == "" || d.Explain != "usher explain --from-cluster OBJECT.yaml --operation CREATE -n shop --as jane --as-group GROUP" {
 			t.Errorf("%v: %+v", err, d)
 		}
 		names = append(names, d.Name)

@@ -280,10 +280,8 @@ func (l *Live) told(ctx context.Context, s *stored, w *Whole) {
 // commandsOf returns lines for a policy. The console runs none of them.
 func commandsOf(s *stored) []Command {
 	kind, ref := strings.ToLower(s.kind.Kind), s.ref()
-	at := served.Quote(ref.Name)
-	if ref.Namespace != "" {
-		at += " -n " + served.Quote(ref.Namespace)
-	}
+	in := served.In(ref.Namespace)
+	at := served.Quote(ref.Name) + in
 	all := []Command{
 		{"edit it", "kubectl edit " + kind + " " + at},
 		{"keep it in a file", "kubectl get " + kind + " " + at + " -o yaml > policy.yaml"},
@@ -294,12 +292,12 @@ func commandsOf(s *stored) []Command {
 	if !s.kind.Foreign {
 		all = append(all, suspending(s, kind, at))
 	}
-	all = append(all, Command{"see its decisions", "usher watch --policy " + served.Policy(usher.PolicyRef(ref)) + " --since 1h"})
+	all = append(all, Command{"see its decisions", "usher watch --policy " + served.Policy(usher.PolicyRef(ref)) + in + " --since 1h"})
 	if s.kind.Authorizes {
 		return all
 	}
 	return append(all,
-		Command{"see what exists and violates it", "usher audit --policy " + served.Quote(slashed(ref))},
+		Command{"see what exists and violates it", "usher audit --policy " + served.Quote(slashed(ref)) + in},
 		Command{"explain it for an object", "usher explain --from-cluster KIND/NAME -n NAMESPACE --policy " + served.Quote(ref.Name) + " --cost"},
 		Command{"compare a change of it", "usher impact --from-cluster policy.yaml"},
 	)

@@ -29,7 +29,7 @@ func (f *auditFlags) auditServer(cmd *cobra.Command, s cli.Streams) (*format.Rep
 	}
 	all, err := set.Find(cmd.Context())
 	if err != nil {
-		return nil, withoutServer(err)
+		return nil, f.withoutServer(err)
 	}
 	results, pages := &served.Results{Namespace: f.namespace, Policy: f.policy}, []auditapi.List(nil)
 	err = results.Ask(all, func(r *replica.Replica) (err error) {
@@ -38,7 +38,7 @@ func (f *auditFlags) auditServer(cmd *cobra.Command, s cli.Streams) (*format.Rep
 	})
 	switch {
 	case apierrors.IsServiceUnavailable(err), apierrors.IsNotFound(err):
-		return nil, withoutServer(err)
+		return nil, f.withoutServer(err)
 	case err != nil:
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func (f *auditFlags) auditServer(cmd *cobra.Command, s cli.Streams) (*format.Rep
 }
 
 // withoutServer adds what works if no server audits.
-func withoutServer(err error) error {
-	return fmt.Errorf("%w; 'usher audit --from-cluster' audits without a server", err)
+func (f *auditFlags) withoutServer(err error) error {
+	return fmt.Errorf("%w; 'usher audit --from-cluster%s' audits without a server", err, served.In(f.namespace))
 }
 
 // reportOf returns the report of all pages. Of policies without results the server says nothing.

@@ -153,6 +153,7 @@ func TestAuditOfAServer(t *testing.T) {
 		{"an audit that is complete", "admin", []string{"--server", leader, "--fail-on", "error"}, cli.ExitOK, "2600 fail", ""},
 		{"no right", "ann", []string{"--server", leader}, cli.ExitUnusable, "", "cannot list resource \"auditresults\"\nhint: name a namespace with -n"},
 		{"another namespace", "ann", []string{"--server", leader, "-n", "lab"}, cli.ExitUnusable, "", "hint: have an administrator grant you list on auditresults.usher.dev in namespace lab"},
+		{"only another replica audits, and one namespace is asked for", "ann", []string{"--server", other, "-n", "shop"}, cli.ExitUnusable, "", "'usher audit --from-cluster -n shop' audits without a server"},
 		{"only another replica audits", "admin", []string{"--server", other}, cli.ExitUnusable, "", "replica usher-1 audits the cluster: ask that one; if it has ended, another one takes over within 20 s; 'usher audit --from-cluster' audits without a server"},
 	} {
 		stdout, stderr, status := r.audit(row.user, row.args...)

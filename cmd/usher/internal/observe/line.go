@@ -226,6 +226,8 @@ func marks(d *recent.Decision) (all []string) {
 		set  bool
 		word string
 	}{
+		// API servers ask about most requests twice.
+		{d.Phase == string(usher.Mutate), "mutating"},
 		{d.Changed, "changed"}, {d.Warned, "warned"}, {d.Failed, "failed"},
 		{slices.ContainsFunc(d.Rules, func(r recent.Rule) bool { return r.Audited }), "audited"},
 		{slices.ContainsFunc(d.Rules, func(r recent.Rule) bool { return len(r.Exemptions) > 0 }), "exempted"},

@@ -238,7 +238,7 @@ func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figur
 	}
 	for _, p := range most(policies, refused) {
 		r.LookAt = append(r.LookAt, lookAt{p, "refused " + policies[p].share(r.Decisions.All),
-			"usher watch --denied --explain --once --policy " + served.Policy(p) + argsOf(&f.replicas)})
+			"usher watch --denied --explain --once --policy " + served.Policy(p) + served.In(p.Namespace) + argsOf(&f.replicas)})
 	}
 	slowest := func(one *figures) float64 {
 		if one.slow < leastSlow {
@@ -249,7 +249,7 @@ func (f *statusFlags) notes(r *statusReport, policies map[usher.PolicyRef]*figur
 	for _, p := range most(policies, slowest) {
 		took := time.Duration(policies[p].slowest * float64(time.Second)).Round(time.Millisecond)
 		r.LookAt = append(r.LookAt, lookAt{p, fmt.Sprintf("slow: took up to %s, and %s or more of %d of the last %s", took, recent.SlowRule, policies[p].slow, cli.Count(r.Decisions.All, "request", "requests")),
-			"usher watch --once --since 15m --slower-than " + recent.SlowRule.String() + argsOf(&f.replicas)})
+			"usher watch --once --since 15m --slower-than " + recent.SlowRule.String() + served.In(p.Namespace) + argsOf(&f.replicas)})
 	}
 }
 

@@ -50,9 +50,9 @@ func TestStatusNamesPolicies(t *testing.T) {
 	want := []string{
 		"ClusterObjectPolicy deny-all: refused 30 of the last 54 requests: " + denied + "ClusterObjectPolicy/deny-all" + at,
 		"ClusterObjectPolicy broken: refused 9 of the last 54 requests: " + denied + "ClusterObjectPolicy/broken" + at,
-		"ObjectPolicy shop/p0: refused 4 of the last 54 requests: " + denied + "ObjectPolicy/shop/p0" + at,
+		"ObjectPolicy shop/p0: refused 4 of the last 54 requests: " + denied + "ObjectPolicy/shop/p0 -n shop" + at,
 		"ClusterObjectPolicy slow: slow: took up to 250ms, and 20ms or more of 5 of the last 54 requests: " + slow + at,
-		"ObjectPolicy shop/slower: slow: took up to 1s, and 20ms or more of 5 of the last 54 requests: " + slow + at,
+		"ObjectPolicy shop/slower: slow: took up to 1s, and 20ms or more of 5 of the last 54 requests: " + slow + " -n shop" + at,
 	}
 	headline, outdated, got := observe.LookAt(decisions)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -323,10 +323,10 @@ func TestWatchLines(t *testing.T) {
     ObjectPolicy shop/e spec.validations: audited by spec.validations[1]; failed at spec.validations[2]
     and 2 more rules
     code 422, took 1.5ms, uid u-1, replica URL
-    with messages and values: usher explain --from-cluster OBJECT.yaml --operation CREATE --as system:serviceaccount:ci:robot
-12:00:01.000 allowed UPDATE Pod shop/a\x1b[2J b\u202e x'; rm -rf ~ [changed, warned]
+    with messages and values: usher explain --from-cluster OBJECT.yaml --operation CREATE -n shop --as system:serviceaccount:ci:robot
+12:00:01.000 allowed UPDATE Pod shop/a\x1b[2J b\u202e x'; rm -rf ~ [mutating, changed, warned]
     took 0s, uid , replica URL
-    with messages and values (the groups are in the log of the server): usher explain --from-cluster OBJECT.yaml --operation UPDATE --as 'x'\''; rm -rf ~' --as-group GROUP
+    with messages and values (the groups are in the log of the server): usher explain --from-cluster OBJECT.yaml --operation UPDATE -n shop --as 'x'\''; rm -rf ~' --as-group GROUP
 12:00:02.000 denied  list secrets shop/* jane
     took 0s, uid , replica URL
     with messages and values (the groups are in the log of the server): usher authz can-i list secrets -n shop --as jane --as-group GROUP

@@ -108,11 +108,7 @@ func (c *candidate) counted(out io.Writer) {
 
 // shown returns the command that shows what would be newly denied.
 func (c *candidate) shown() string {
-	command := "usher watch --candidates --denied --explain --once --policy " + served.Policy(c.ref)
-	if c.ref.Namespace != "" {
-		command += " -n " + served.Quote(c.ref.Namespace)
-	}
-	return command + c.flags
+	return "usher watch --candidates --denied --explain --once --policy " + served.Policy(c.ref) + served.In(c.ref.Namespace) + c.flags
 }
 
 // reasons returns why a candidate is not promoted.
@@ -143,7 +139,8 @@ func (c *candidate) reasons(ctx context.Context, changes []change, notes io.Writ
 		return all, nil
 	}
 	if begun := c.status.Since; begun != nil && c.status.Seen == 0 && c.status.Skipped == 0 && time.Since(begun.Time) < countsEvery {
-		all = append(all, fmt.Sprintf("counting began at %s and numbers are written at most once a minute: there are none yet, try again in a minute", begun.UTC().Format(time.RFC3339)))
+		all = append(all, fmt.Sprintf("there are no numbers yet: counting began at %s, and Usher writes what it has counted at most once a minute; try again after %s",
+			begun.UTC().Format(time.RFC3339), begun.Add(countsEvery).UTC().Format(time.RFC3339)))
 	}
 	moved, err := c.moved(ctx, changes, notes)
 	return append(all, moved...), err

@@ -35,11 +35,11 @@ func ExemptLine(d *recent.Decision) string {
 	if d.Candidate == nil {
 		return Exempt(kind, namespace, d.Name, "")
 	}
-	candidate, namespaced := "clusterpolicycandidate", ""
+	candidate := "clusterpolicycandidate"
 	if d.Candidate.Namespace != "" {
-		candidate, namespaced = "policycandidate", " -n "+Quote(d.Candidate.Namespace)
+		candidate = "policycandidate"
 	}
-	return "kubectl get " + candidate + " " + Quote(d.Candidate.Name) + namespaced + " -o json | " +
+	return "kubectl get " + candidate + " " + Quote(d.Candidate.Name) + In(d.Candidate.Namespace) + " -o json | " +
 		Exempt(kind, namespace, d.Name, " -p - --if-denied"+chosen(d))
 }
 
@@ -67,11 +67,15 @@ func Exempt(kind, namespace, name, more string) string {
 
 // Object returns the arguments that name an object of the cluster.
 func Object(kind, namespace, name string) string {
-	text := Quote(strings.ToLower(kind) + "/" + name)
-	if namespace != "" {
-		text += " -n " + Quote(namespace)
+	return Quote(strings.ToLower(kind)+"/"+name) + In(namespace)
+}
+
+// In returns the flag for a namespace, without which commands ask for rights in all of them; "" for none.
+func In(namespace string) string {
+	if namespace == "" {
+		return ""
 	}
-	return text
+	return " -n " + Quote(namespace)
 }
 
 // Policy returns the argument that names a policy to --policy.
@@ -99,12 +103,9 @@ func ExplainLine(d *recent.Decision) string {
 		if d.Name != "" {
 			about += "/" + d.Name
 		}
-		if d.Namespace != "" {
-			as = " -n " + Quote(d.Namespace) + as
-		}
-		return "usher authz can-i " + Quote(d.Operation) + " " + Quote(about) + as
+		return "usher authz can-i " + Quote(d.Operation) + " " + Quote(about) + In(d.Namespace) + as
 	}
-	return "usher explain --from-cluster OBJECT.yaml --operation " + Quote(d.Operation) + as
+	return "usher explain --from-cluster OBJECT.yaml --operation " + Quote(d.Operation) + In(d.Namespace) + as
 }
 
 // plain matches what shells take as it is.
