@@ -87,7 +87,7 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	f.leftOut = policies.MayRefuse(forbidden)
 	if len(forbidden) > 0 {
 		cli.Notef(cmd, s, "warning", "%s: these are left out", policies.NoRight(forbidden))
-		f.noteUnlisted(cmd, s, in[0], forbidden)
+		f.noteUnread = func() { f.noteUnlisted(cmd, s, in[0], forbidden) }
 	}
 	return set, f.facts.FromCluster(clients), nil
 }

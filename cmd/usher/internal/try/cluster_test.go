@@ -129,8 +129,8 @@ func tenantCluster(t *testing.T) string {
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	config := tenantCluster(t)
-	const leftOut = "warning: you may not list clusterobjectpolicies.usher.dev, policyexemptions.usher.dev: these are left out\n" +
-		"note: policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: 'kubectl get events -n shop', "
+	const leftOut = "warning: you may not list clusterobjectpolicies.usher.dev, policyexemptions.usher.dev: these are left out\n"
+	const mayRefuse = "note: policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: 'kubectl get events -n shop', "
 	for _, c := range []struct {
 		reason, command, name, namespace string
 		status                           int
@@ -138,10 +138,12 @@ func TestTenants(t *testing.T) {
 	}{
 		{"explain", "explain", "closed", "shop", 1, []string{leftOut}},
 		{"decide", "decide", "closed", "shop", 1, []string{leftOut}},
-		{"exempt", "exempt", "closed", "shop", 0, []string{leftOut}},
+		{"exempt", "exempt", "closed", "shop", 0, []string{leftOut, mayRefuse}},
 		{"nothing refuses it here", "exempt", "open", "shop", 1, []string{"open: no policy that you may read refuses it; 1 kind of policies could not be read", "policies that Usher reads from files are not seen here: name these files with -p"}},
 		{"the namespace is that of the object", "decide", "closed", "", 1, []string{leftOut}},
 		{"that of the object is it", "decide", "closed", "default", 1, []string{leftOut}},
+		{"another policy may refuse it", "decide", "open", "shop", 0, []string{leftOut, mayRefuse}},
+		{"it may be explained", "explain", "open", "shop", 0, []string{leftOut, mayRefuse}},
 	} {
 		file := filepath.Join(t.TempDir(), "object.yaml")
 		if err := os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"shop"}}`, c.name), 0o600); err != nil {
@@ -155,6 +157,9 @@ func TestTenants(t *testing.T) {
 			args = append(args, "--reason", "r", "--owner", "o", "--namespaced")
 		}
 		stderr, status := execute(t, args)
+		if c.status == 1 && c.command != "exempt" && strings.Contains(stderr, mayRefuse) {
+			t.Errorf("%s: it is refused by a policy that is known, and yet:\n%s", c.reason, stderr)
+		}
 		for _, want := range c.want {
 			if status != c.status || !strings.Contains(stderr, want) || strings.Count(stderr, "these are left out") > 1 || strings.Contains(stderr, "needs no exemption") {
 				t.Errorf("%s: status %d, want %d and %q:\n%s", c.reason, status, c.status, want, stderr)

@@ -38,6 +38,8 @@ type decideFlags struct {
 	set   policies.Set
 	// leftOut are resources of policies that the user may not read, and that may refuse what others allow.
 	leftOut []string
+	// noteUnread prints to stderr how to learn whether these refuse an object.
+	noteUnread func()
 }
 
 // Decide returns usher decide.
@@ -142,6 +144,9 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	}
 	if len(f.policies) > 0 && !f.slipped && slices.ContainsFunc(report.Decisions, func(j Judgement) bool { return j.fails() }) {
 		cli.Notef(cmd, s, "note", "a rule fails: 'usher explain --cost' says on which values, and what it takes; 'usher check' tries policies on samples")
+	}
+	if f.noteUnread != nil && report.Denied < len(report.Decisions) {
+		f.noteUnread()
 	}
 	if late == nil && report.Denied > 0 {
 		return cli.ErrNegative

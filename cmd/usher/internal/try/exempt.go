@@ -109,6 +109,9 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
+	if f.noteUnread != nil {
+		f.noteUnread()
+	}
 	var written []exemption
 	failed := false
 	for i := range deciding {

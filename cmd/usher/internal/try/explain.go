@@ -128,6 +128,9 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
+	if f.noteUnread != nil && report.Denied < len(report.Explained) {
+		f.noteUnread()
+	}
 	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out)) })
 	if err == nil && report.Denied > 0 {
 		return cli.ErrNegative
