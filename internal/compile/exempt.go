@@ -123,7 +123,7 @@ func ineffective(cs []Compiled, index *exemptions, elsewhere []api.Policy, now t
 	for i := range cs {
 		c := &cs[i]
 		if c.Exemption == nil {
-			problems = append(problems, c.replacesNothing(policies, elsewhere)...)
+			problems = append(problems, c.replacesNothing(policies, elsewhere, index.some)...)
 			continue
 		}
 		warn := func(field, what, do string) {
@@ -173,8 +173,9 @@ func noneOf(names []string) string {
 	return "none of " + strings.Join(names, ", ") + more
 }
 
-// replacesNothing returns a warning if c is a candidate that replaces or removes a policy that is not in force.
-func (c *Compiled) replacesNothing(policies map[string][]*Compiled, elsewhere []api.Policy) []rule.Problem {
+// replacesNothing returns a warning if c is a candidate that replaces or removes a policy that is not in force, or, where some
+// of the policies of a cluster are known, not among these.
+func (c *Compiled) replacesNothing(policies map[string][]*Compiled, elsewhere []api.Policy, some bool) []rule.Problem {
 	if c.Candidate == nil || c.Candidate.Replaces.Name == "" {
 		return nil
 	}
@@ -183,10 +184,15 @@ func (c *Compiled) replacesNothing(policies map[string][]*Compiled, elsewhere []
 		slices.ContainsFunc(elsewhere, func(p api.Policy) bool { return Ref(p.Object) == replaced }) {
 		return nil
 	}
-	return []rule.Problem{c.Place(rule.Problem{
+	p := rule.Problem{
 		Severity: rule.Warning, Field: "spec.replaces.name",
 		What: fmt.Sprintf("there is no %s in force here: the candidate replaces nothing, and is not evaluated", replaced), Do: "correct the name, or remove the candidate",
-	})}
+	}
+	if some {
+		p.What = fmt.Sprintf("no %s is among the policies given: it is not known whether the candidate replaces anything", replaced)
+		p.Do = "check it together with the policy in force (usher check -p FILE), or correct the name"
+	}
+	return []rule.Problem{c.Place(p)}
 }
 
 func refersTo(ref *rule.ExemptPolicy, policy usher.PolicyRef) bool {

@@ -174,4 +174,16 @@ func TestExemptionAmongFiles(t *testing.T) {
 			t.Errorf("%s: nothing is said, want %q", test.reason, test.what)
 		}
 	}
+	const text = `{apiVersion: usher.dev/v1alpha1, kind: ClusterPolicyCandidate, metadata: {name: c}, spec: {remove: true, replaces: {kind: ClusterObjectPolicy, name: %s}}}`
+	for name, want := range map[string]string{"open": "", "nope": "no ClusterObjectPolicy nope is among the policies given: it is not known whether the candidate replaces anything; check it together with the policy in force (usher check -p FILE), or correct the name"} {
+		said := ""
+		for _, p := range compile.Problems(append(exemptFrom(t), compile.Policy(decode(t, name, fmt.Appendf(nil, text, name))))) {
+			if p.Field == "spec.replaces.name" {
+				said += p.What + "; " + p.Do
+			}
+		}
+		if said != want {
+			t.Errorf("a candidate for %s: %q, want %q", name, said, want)
+		}
+	}
 }
