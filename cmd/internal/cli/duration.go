@@ -8,10 +8,19 @@ import (
 	"time"
 )
 
-// A Duration is a flag with a duration that may have days, of 24 hours each: 7d, or 1d12h.
+// A Duration is a flag with a duration that may have weeks, of 7 days each, and days, of 24 hours each: 1w, or 1d12h.
 type Duration time.Duration
 
 const day = 24 * time.Hour
+
+// units are those that the Go library does not have, the largest first; of each there are no more than have so many bits.
+var units = []struct {
+	name   string
+	length time.Duration
+	bits   int
+}{{"w", 7 * day, 12}, {"d", day, 16}}
+
+var errDuration = errors.New("expected a duration with units (w, d, h, m, s, ms), such as 100ms, 36h, 7d, 2w or 1d12h")
 
 // String implements pflag.Value.
 func (d *Duration) String() string {
@@ -24,17 +33,24 @@ func (d *Duration) String() string {
 
 // Set implements pflag.Value.
 func (d *Duration) Set(text string) error {
-	rest, days := text, uint64(0)
-	var err error
-	if before, after, ok := strings.Cut(text, "d"); ok {
-		days, err = strconv.ParseUint(before, 10, 16)
+	rest, whole := text, time.Duration(0)
+	for _, unit := range units {
+		before, after, ok := strings.Cut(rest, unit.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(before, 10, unit.bits)
+		if err != nil {
+			return errDuration
+		}
+		whole += time.Duration(n) * unit.length
 		rest = cmp.Or(after, "0s")
 	}
-	hours, errHours := time.ParseDuration(rest)
-	if err != nil || errHours != nil {
-		return errors.New("expected a duration with units, such as 100ms, 36h, 7d or 1d12h")
+	hours, err := time.ParseDuration(rest)
+	if err != nil {
+		return errDuration
 	}
-	*d = Duration(time.Duration(days)*day + hours)
+	*d = Duration(whole + hours)
 	return nil
 }
 

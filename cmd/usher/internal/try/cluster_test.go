@@ -93,7 +93,7 @@ spec:
 		{[]string{"decide", "pod/stored"}, cli.ExitNegative, ""},
 		{[]string{"explain", "po", "stored"}, cli.ExitNegative, ""},
 		{[]string{"exempt", "pod/stored", "--reason", "r", "--owner", "o"}, cli.ExitOK, ""},
-		{[]string{"explain", "pod/other"}, cli.ExitUnusable, "--from-cluster: namespace shop: "},
+		{[]string{"explain", "pod/other"}, cli.ExitUnusable, `--from-cluster: namespace shop: pods "other" not found: if it was refused, name its file with -f`},
 		{[]string{"explain", "pod/other", "-n", "shp"}, cli.ExitUnusable, `--from-cluster: namespaces "shp" not found`},
 		{[]string{"decide", "pdo/stored"}, cli.ExitUnusable, `no matches for /, Resource=pdo`},
 	} {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -133,15 +134,24 @@ func (f *decideFlags) storedObject(ctx context.Context, client dynamic.Interface
 	var found *unstructured.Unstructured
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		if found, err = client.Resource(resource).Namespace(f.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
-			err = cmp.Or(cluster.NoNamespace(ctx, client, f.namespace), fmt.Errorf("namespace %s: %w", f.namespace, err))
+			err = cmp.Or(cluster.NoNamespace(ctx, client, f.namespace), fmt.Errorf("namespace %s: %w", f.namespace, notStored(err)))
 		}
 	} else {
 		found, err = client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+		err = notStored(err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return AsWritten(found), nil
+}
+
+// notStored adds to the error about an object that is not in the cluster what to do if it was refused.
+func notStored(err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	return fmt.Errorf("%w: if it was refused, name its file with -f", err)
 }
 
 // AsWritten returns an object of a cluster as a client would create it. It changes the object.
