@@ -22,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/replicas"
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/internal/serve/routes"
 )
 
@@ -113,6 +114,11 @@ func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
 		s.set(func() { s.others = []replicas.Peer{lags, dead} })
 		time.Sleep(11 * time.Second)
 		expect("a replica does not have the key", "/mutate")
+		told := page.Page{Named: true}
+		s.routes.Describe(&told, "paths")
+		if want := "not every replica has the new key yet: two (one that is gone counts for 30s)"; !strings.Contains(told.Text(), want) {
+			t.Errorf("no %q in:\n%s", want, told.Text())
+		}
 		s.set(func() { s.others = []replicas.Peer{peer("two", "paths", "key-"+key.Fingerprint())} })
 		time.Sleep(11 * time.Second)
 		expect("a replica does not know the entries for policies that need rights", none)

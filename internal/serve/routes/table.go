@@ -2,6 +2,7 @@ package routes
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -134,12 +135,12 @@ func (t *table) choose(others []replicas.Peer) Choice {
 	switch {
 	case len(older) > 0:
 		return Choice{
-			Name: "left to older replicas", Reason: "they serve no others: " + strings.Join(older, ", "),
+			Name: "left to older replicas", Reason: "they serve no others: " + names(older),
 			path: registeredAt, Hold: true,
 		}
 	case len(lagging) > 0:
 		return Choice{
-			Name: "as registered", Reason: "not every replica has the new key yet: " + strings.Join(lagging, ", "),
+			Name: "as registered", Reason: "not every replica has the new key yet: " + names(lagging),
 			path: func(entry string) string {
 				if path, ok := t.registered[entry]; ok {
 					return path
@@ -149,6 +150,11 @@ func (t *table) choose(others []replicas.Peer) Choice {
 		}
 	}
 	return Choice{Name: servesKey + current.Fingerprint(), Reason: "every live replica serves them", path: registeredAt}
+}
+
+// names are those of replicas that count as live, which one that has ended without saying so does for a while.
+func names(all []string) string {
+	return fmt.Sprintf("%s (one that is gone counts for %s)", strings.Join(all, ", "), replicas.Expiry)
 }
 
 // A target is a resource as in the rules of webhook configurations, with a subresource after a
