@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -119,6 +120,9 @@ func (n names) summary(dir string, policies int, made []files.File, kept []strin
 	}
 	if dir != "." {
 		next = "cd " + dir + " && " + next
+	}
+	if _, err := os.Stat(filepath.Join(dir, "policies")); errors.Is(err, fs.ErrNotExist) {
+		next = fmt.Sprintf("put policies into %s, and then: %s", filepath.Join(dir, "policies"), next)
 	}
 	if len(written) == 0 {
 		return "nothing to write; next: " + next
