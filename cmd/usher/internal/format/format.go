@@ -5,6 +5,7 @@ package format
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,6 +191,21 @@ func (r *Result) sentence() string {
 		message = r.Field + ": " + message
 	}
 	return message
+}
+
+// counted are the counts in words, and how many of the failures that are listed are of workloads that would be admitted.
+func (r *Report) counted() string {
+	ofPods := 0
+	for i := range r.Results {
+		// Any policy can have such a message.
+		if one := &r.Results[i]; one.Status == result.Fail && strings.HasPrefix(one.Message, result.OfPods) && !slices.Contains(one.Actions, usher.ActDeny) {
+			ofPods++
+		}
+	}
+	if ofPods == 0 {
+		return counts(r.Summary)
+	}
+	return fmt.Sprintf("%s; %d of the failures would not deny the object, but its pods", counts(r.Summary), ofPods)
 }
 
 // counts is a summary in words, without what there is none of.

@@ -19,7 +19,7 @@ const (
 // Markdown writes a report as a comment of a pull request. What does not fit is counted.
 func Markdown(w io.Writer, r *Report) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### Usher audit: %s\n\n%s: %s\n", verdict(r), r.extent(), counts(r.Summary))
+	fmt.Fprintf(&b, "### Usher audit: %s\n\n%s: %s\n", verdict(r), r.extent(), r.counted())
 	var rows []string
 	for i := range r.Results {
 		if one := &r.Results[i]; one.Status != result.Skip {

@@ -228,7 +228,7 @@ func (t *text) end(r *Report) {
 	if r.Nothing() {
 		t.WriteString(cli.Paint(t.Palette.Yellow, NothingAudited) + "\n")
 	}
-	t.WriteString(r.extent() + ": " + cli.Paint(colour, counts(r.Summary)) + "\n")
+	t.WriteString(r.extent() + ": " + cli.Paint(colour, r.counted()) + "\n")
 }
 
 // listed is how many results of those that count are listed.

@@ -57,9 +57,10 @@ With --from-cluster it reads the cluster itself, without Usher in it: its polici
 objects of the kinds that these are for. Nothing is written. With -n it reads one namespace,
 with no more rights than those of a user of that namespace.
 
-A result is "fail" where admission would deny the object or record it, "warn" where it would
-warn of it or change it, "error" where a rule or a kind cannot be judged, and "skip" where a
-rule needs what an object does not tell, such as who writes it, or where an exemption applies.
+A result is "fail" where admission would deny the object or record it, or admit a workload and
+deny its pods, which the message then says; "warn" where it would warn of it or change it;
+"error" where a rule or a kind cannot be judged; and "skip" where a rule needs what an object
+does not tell, such as who writes it, or where an exemption applies.
 
 The exit status is 0 if there is no result of --fail-on, 1 if there is one or if no policy is
 for any of the objects, and 2 if policies or objects cannot be used.`,
