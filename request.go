@@ -134,7 +134,8 @@ type Access struct {
 	Path        string
 	NonResource bool
 	// Labels and Fields are what the selectors of a list, watch or deletecollection require of
-	// every object. All requirements hold at once.
+	// every object. All requirements hold at once. API servers also set Name of a Request to the name that
+	// Fields require in metadata.name: without it, the request is for objects of any name.
 	Labels []Requirement
 	Fields []Requirement
 }

@@ -22,8 +22,8 @@ import (
 // are withheld.
 //
 // Of a request to authorize it tells which rules match, with their outcomes and conditions, which nearly match, and what
-// would pass instead: rules, nearMatches and passes as in usher authz can-i -o json. What other authorizers such as
-// RBAC say is not in it.
+// would pass instead: rules, nearMatches and passes as in usher authz can-i -o json. Passes are flags of kubectl: one for
+// metadata.name is Name of the request, too. What other authorizers such as RBAC say is not in it.
 //
 // The decision must be about this request: one that has findings of rules of the other phase is an error, and so is one
 // with another verdict, or other outcomes of rules, than the policies in force now have. After admission.Decide of door/admission, the

@@ -112,6 +112,21 @@ func TestExplainAccess(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	request = &usher.Request{
+		Phase: usher.Authorize, Namespace: "shop", User: request.User, Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"},
+		Access: &usher.Access{Verb: "list", Fields: []usher.Requirement{{Key: "metadata.name", Operator: "In", Values: []string{"web"}}}},
+	}
+	if decision, err = decider.Decide(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	text, err := decider.ExplainText(t.Context(), request, decision)
+	if hint := `would pass with: the name "web" in the request, too`; err != nil || !strings.Contains(text, hint) || strings.Contains(text, "--field-selector") {
+		t.Errorf("a field selector without the name: error %v, want %q in:\n%s", err, hint, text)
+	}
+	request.Name = "web"
+	if decision, err = decider.Decide(t.Context(), request); err != nil || decision.Verdict != usher.NoOpinion {
+		t.Errorf("with the name: %s, error %v", decision.Verdict, err)
+	}
 	for _, row := range []struct {
 		reason   string
 		decider  *live.Live

@@ -96,6 +96,9 @@ type AuthorizationPolicySpec struct {
 	// Effect is the decision about requests that match. An Allow matches if it covers the whole
 	// request, a Deny or NoOpinion if it overlaps the request. NoOpinion overrides policies of
 	// the same and later tiers that allow the request; other authorizers such as RBAC decide.
+	//
+	// An AuthorizationPolicy is Allow or NoOpinion; Deny is refused. Its NoOpinion is for requests in its
+	// own namespace, and overrides what other policies of the tier namespace allow there.
 	Effect Effect `json:"effect"`
 	// Enforcement is Enforce or Audit. The default is Enforce. In Audit mode, decisions of the
 	// policy are reported in logs and metrics, but have no effect.

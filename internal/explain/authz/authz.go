@@ -144,11 +144,39 @@ func Passes(r *usher.Request, x engine.Explanation, verdict usher.Verdict) []str
 			selectorHint(r, step, add)
 		}
 	}
+	for _, near := range x.NearMatches {
+		if verdict == usher.NoOpinion && near.Rule.Policy.Effect == authz.Allow && strings.HasPrefix(near.Mismatch, "name ") {
+			nameHint(r, add)
+		}
+	}
 	return all
 }
 
+// nameHint tells who makes requests themselves that a field selector alone names nothing, and reports whether it did.
+func nameHint(r *usher.Request, add func(string)) bool {
+	name := SelectedName(r)
+	if name == "" {
+		return false
+	}
+	add(fmt.Sprintf("the name %q in the request, too: API servers set the one that a field selector requires", name))
+	return true
+}
+
+// SelectedName returns the name that a field selector requires and the request does not have. API servers take it from there.
+func SelectedName(r *usher.Request) string {
+	if !authz.HasSelectors(r.Access.Verb) || r.Name != "" {
+		return ""
+	}
+	for _, field := range r.Access.Fields {
+		if field.Key == "metadata.name" && field.Operator == authz.In && len(field.Values) == 1 {
+			return field.Values[0]
+		}
+	}
+	return ""
+}
+
 func denialHints(r *usher.Request, step engine.Step, add func(string)) {
-	if strings.Contains(step.Why, "names [") && authz.HasSelectors(r.Access.Verb) {
+	if strings.Contains(step.Why, "names [") && authz.HasSelectors(r.Access.Verb) && !nameHint(r, add) {
 		add("--field-selector metadata.name=<another name>")
 	}
 	if strings.Contains(step.Why, "namespaces [") {

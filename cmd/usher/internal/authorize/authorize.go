@@ -79,12 +79,17 @@ func (f *worldFlags) register(flags *pflag.FlagSet) {
 // whatIf reports whether there may be something that the cluster does not have.
 func (f *worldFlags) whatIf() bool { return len(f.policies) > 0 || len(f.rbac) > 0 }
 
+// inCluster reports whether a cluster is read.
+func (f *worldFlags) inCluster() bool { return !f.whatIf() || f.kubeconfig != "" || f.context != "" }
+
 // A World holds everything that answers depend on.
 type World struct {
 	rules    []*authz.Rule
 	Engine   *authzengine.Engine
 	RBAC     *simulate.RBAC
 	warnings []string
+	// note says what the question did not.
+	note string
 	// rbacUnknown says that there are no roles and bindings to read.
 	rbacUnknown bool
 	// clients is nil if there is no cluster.
@@ -101,7 +106,7 @@ type World struct {
 // out, with a warning, and so is, of a question about a namespace, what the user may not list.
 func (f *worldFlags) load(cmd *cobra.Command, s cli.Streams, namespace string) (*World, error) {
 	w := &World{namespace: namespace}
-	if !f.whatIf() || f.kubeconfig != "" || f.context != "" {
+	if f.inCluster() {
 		config, err := cluster.Find(f.kubeconfig, f.context)
 		if err != nil && !f.whatIf() {
 			return nil, fmt.Errorf("nothing to go by: name policies with --policies, roles and bindings with --rbac, or a cluster: %w", err)
@@ -277,5 +282,8 @@ const (
 func (w *World) warn(cmd *cobra.Command, s cli.Streams) {
 	for _, warning := range w.warnings {
 		cli.Notef(cmd, s, "warning", "%s", warning)
+	}
+	if w.note != "" {
+		cli.Notef(cmd, s, "note", "%s", w.note)
 	}
 }

@@ -42,10 +42,11 @@ or --rbac the question is about what the cluster may not have: then it is a note
 roles, bindings or policies cannot be read, the cluster's answer is the one that counts.
 
 A resource can be written with its group, such as deployments.apps; a path begins with a
-slash. Without -n a request is for all namespaces; namespaces/NAME is in the namespace NAME,
-so that what is bound there counts. The exit status is 0 if the request is
-allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --policies and
---rbac the cluster's answer is another one.`,
+slash. Without -n a request is for the namespace of the kubeconfig's context, as in kubectl,
+and without a cluster for all namespaces, as with -A; namespaces/NAME is in the namespace
+NAME, so that what is bound there counts. The exit status is 0 if the request is allowed, 1
+if it is not, 2 if that cannot be found out, and 3 if without --policies and --rbac the
+cluster's answer is another one.`,
 		Example: `  usher authz can-i get pods/web -n shop --as jane --as-group devs -p policies/ --rbac rbac/
   usher authz can-i list secrets -n shop --as jane -p policies/ --explain
   usher authz can-i list pods -l owner=jane --as jane -p policies/
@@ -85,7 +86,7 @@ allowed, 1 if it is not, 2 if that cannot be found out, and 3 if without --polic
 
 func (f *canIFlags) answer(cmd *cobra.Command, s cli.Streams, args []string) (*canIReport, error) {
 	ctx := cmd.Context()
-	w, err := f.world.load(cmd, s, f.target.namespace)
+	w, err := f.world.load(cmd, s, f.target.in(&f.world))
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func answering(t *testing.T, answers map[string]string, forbidden string) (kubec
 	}))
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "shop"}}],
 		"clusters": [{"name": "c", "cluster": {"server": "` + server.URL + `"}}], "users": [{"name": "c", "user": {}}]}`
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,9 @@ func TestTenantAsks(t *testing.T) {
 		{"in a namespace that does not exist", []string{"get", "secrets/db", "-n", "shpo"}, cli.ExitOK, "ALLOWED (as the cluster answers)", "warning: -n: not found: did you mean shop?\nwarning: you may not list "},
 		{"of somebody else, of whom the cluster does not answer", []string{"delete", "configmaps/keep", "-n", "shop", "--as", "bob"}, cli.ExitUnusable, "NOT KNOWN: not everything that decides could be read, and the cluster did not answer\n" +
 			"From what you may read: NOT ALLOWED by anybody\n", "warning: ask the API server: "},
-		{"without a namespace", []string{"get", "secrets/db"}, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
+		{"in all namespaces", []string{"get", "secrets/db", "-A"}, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
+		{"in the namespace of the kubeconfig", []string{"get", "secrets/db"}, cli.ExitOK, "ALLOWED by rbac", "note: asked about namespace shop, that of the kubeconfig: -n NAMESPACE is for another, -A for all\n"},
+		{"of what has no namespace", []string{"get", "nodes/a", "--explain"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: NOT ALLOWED by anybody\nget nodes a by jane", ""},
 	} {
 		ask := func(more ...string) (status int, stdout, stderr string) {
 			var out, err bytes.Buffer

@@ -7,25 +7,66 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	explain "github.com/usher-dev/usher/internal/explain/authz"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
 
+// scopeFlags say for which namespace a question is.
+type scopeFlags struct {
+	namespace string
+	all       bool
+	// assumed says that no flag does.
+	assumed bool
+}
+
+func (f *scopeFlags) register(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the request (default: that of the kubeconfig's context; without a cluster, all namespaces)")
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "ask about a request for all namespaces, whatever -n says")
+}
+
+// in returns the namespace to ask about, empty for all of them: as kubectl does, that of the kubeconfig if no flag says
+// another.
+func (f *scopeFlags) in(world *worldFlags) string {
+	f.assumed = !f.all && f.namespace == ""
+	switch {
+	case f.all:
+		f.namespace = ""
+	case f.assumed && world.inCluster():
+		f.namespace = cluster.NamespaceOf(world.kubeconfig, world.context)
+	}
+	return f.namespace
+}
+
+// tell has the answer say what was assumed.
+func (f *scopeFlags) tell(w *World) {
+	switch {
+	case !f.assumed:
+	case f.namespace == "":
+		w.note = "asked about all namespaces: -n NAMESPACE is for one, -A says so"
+	default:
+		w.note = fmt.Sprintf("asked about namespace %s, that of the kubeconfig: -n NAMESPACE is for another, -A for all", f.namespace)
+	}
+}
+
 // targetFlags describe the request to authorize.
 type targetFlags struct {
-	namespace, subresource string
-	labels, fields         string
-	url                    string
+	scopeFlags
+
+	subresource    string
+	labels, fields string
+	url            string
 }
 
 func (f *targetFlags) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the request (default: all namespaces, or none for what has no namespace)")
+	f.scopeFlags.register(flags)
 	flags.StringVar(&f.subresource, "subresource", "", "subresource of the request, such as exec, log or status")
 	flags.StringVarP(&f.labels, "selector", "l", "", "label selector of the request; for list, watch and deletecollection")
 	flags.StringVar(&f.fields, "field-selector", "", "field selector of the request; for list, watch and deletecollection")
@@ -60,7 +101,11 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 		return nil, fmt.Errorf("%s: names have no slash; the subresource is a flag: %s/%s --subresource %s", args[1], resource, of, sub)
 	}
 	r.Resource, r.Name = w.resource(resource), name
-	r.Namespace, r.Subresource = f.namespace, f.subresource
+	r.Subresource = f.subresource
+	if scope := w.scopeOf(r.Resource); !f.assumed || scope != authz.ScopeCluster {
+		r.Namespace = f.namespace
+		f.tell(w)
+	}
 	if f.subresource == "" && slices.Contains(subresources, name) {
 		w.warnings = append(w.warnings, fmt.Sprintf("%q is taken for a name: the subresource is --subresource %s", name, name))
 	}
@@ -74,7 +119,9 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 	if r.Access.Fields, err = simulate.Fields(f.fields); err != nil {
 		return nil, fmt.Errorf("--field-selector: %w", err)
 	}
-	f.nameFrom(r)
+	if name := explain.SelectedName(r); name != "" {
+		r.Name = name
+	}
 	f.namespaceFrom(r, w)
 	return r, nil
 }
@@ -96,25 +143,13 @@ func (w *World) warnVerb(verb string, path bool) {
 	}
 }
 
-// nameFrom sets the name to that which a field selector selects, as API servers do.
-func (f *targetFlags) nameFrom(r *usher.Request) {
-	if !authz.HasSelectors(r.Access.Verb) || r.Name != "" {
-		return
-	}
-	for _, field := range r.Access.Fields {
-		if field.Key == "metadata.name" && field.Operator == "In" {
-			r.Name = field.Values[0]
-		}
-	}
-}
-
 // namespaceFrom sets the namespace of a request for one Namespace: API servers ask about namespaces/NAME
 // in the namespace NAME, so that what is bound there counts.
 func (f *targetFlags) namespaceFrom(r *usher.Request, w *World) {
 	if !ofNamespaces(r) || r.Name == "" {
 		return
 	}
-	if f.namespace != "" && f.namespace != r.Name {
+	if !f.assumed && f.namespace != "" && f.namespace != r.Name {
 		w.warnings = append(w.warnings, fmt.Sprintf("-n %s does not count: API servers ask about namespaces/%s in the namespace %[2]s", f.namespace, r.Name))
 	}
 	r.Namespace = r.Name
@@ -148,6 +183,23 @@ func (w *World) resource(text string) schema.GroupVersionResource {
 		}
 	}
 	return resource.WithVersion("")
+}
+
+// scopeOf returns the scope of a resource: of one that not every cluster has, by what the cluster says.
+func (w *World) scopeOf(r schema.GroupVersionResource) authz.Scope {
+	scope := authz.ScopeOf(r.Group, r.Resource)
+	if scope != authz.ScopeUnknown || w.clients == nil || r.Resource == "*" {
+		return scope
+	}
+	kind, err := w.clients.Mapper.KindFor(r)
+	if err != nil {
+		return scope
+	}
+	mapping, err := w.clients.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err == nil && mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return authz.ScopeCluster
+	}
+	return scope
 }
 
 // groupOf returns the API group of a resource that every cluster has.
@@ -191,8 +243,11 @@ func describeRequest(r *usher.Request) string {
 	if r.Name != "" {
 		text += " " + r.Name
 	}
-	if r.Namespace != "" {
+	switch {
+	case r.Namespace != "":
 		text += " in namespace " + r.Namespace
+	case authz.ScopeOf(r.Resource.Group, r.Resource.Resource) == authz.ScopeNamespace:
+		text += " in all namespaces"
 	}
 	return text
 }

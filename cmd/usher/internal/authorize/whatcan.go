@@ -21,7 +21,7 @@ import (
 func newWhatCan(s cli.Streams) *cobra.Command {
 	var world worldFlags
 	var who user.Flags
-	var namespace string
+	var scope scopeFlags
 	var output cli.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "what-can --as USER",
@@ -29,7 +29,8 @@ func newWhatCan(s cli.Streams) *cobra.Command {
 		Long: `What-can lists the rules of RBAC and of policies that are for a user: what they allow,
 deny, or leave to others, and on what conditions. What denies comes first, since it wins.
 
-With -n the roles bound in that namespace are there, too. The exit status is 0 if there is
+The roles bound in the namespace of -n, or of the kubeconfig's context, are there, too; with
+-A only what counts in all namespaces. Conditions are not decided: IF has them. The exit status is 0 if there is
 something that the user may do, and 1 if not.`,
 		Example: `  usher authz what-can --as jane --as-group devs -p policies/ --rbac rbac/
   usher authz what-can --as system:serviceaccount:ci:builder -n shop --kubeconfig ~/.kube/config`,
@@ -42,11 +43,13 @@ something that the user may do, and 1 if not.`,
 			if err != nil {
 				return err
 			}
+			namespace := scope.in(&world)
 			w, err := world.load(cmd, s, namespace)
 			if err != nil {
 				return err
 			}
 			report := whatReport{User: u, Rules: w.whatCan(&u, namespace)}
+			scope.tell(w)
 			w.warn(cmd, s)
 			err = output.Report(s.Out, report, func() error { return report.print(s.Out) })
 			if err == nil && !slices.ContainsFunc(report.Rules, func(r whatCan) bool { return r.Effect == authz.Allow.String() }) {
@@ -57,7 +60,7 @@ something that the user may do, and 1 if not.`,
 	}
 	world.register(cmd.Flags())
 	who.Register(cmd.Flags())
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the requests; its roles count, too")
+	scope.register(cmd.Flags())
 	output.Register(cmd, "text", "json", "yaml")
 	return cmd
 }

@@ -34,7 +34,8 @@ request, on what conditions, and who of them is denied it nevertheless. Who is i
 is not known here. Members of system:masters may do everything, also where no line says so.
 
 Of subjects with a * in them it is not known whether they are denied: DENIED BY then lists
-the policies that may.
+the policies that may. Below the list is whom policies deny the request: a user of the list
+who is in such a group is denied it, too.
 
 A RoleBinding counts for its own namespace as an object, too: with namespaces/NAME, those of
 NAME are there, and with namespaces, those of every namespace. IF says for which one.
@@ -45,7 +46,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
   usher authz who-can create pods --subresource exec -n shop -o json -p policies/ --rbac rbac/`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := world.load(cmd, s, target.namespace)
+			w, err := world.load(cmd, s, target.in(&world))
 			if err != nil {
 				return err
 			}
@@ -53,7 +54,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 			if err != nil {
 				return err
 			}
-			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r), RBACUnknown: w.rbacUnknown}
+			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r), Denied: w.denials(r), RBACUnknown: w.rbacUnknown}
 			w.warn(cmd, s)
 			err = output.Report(s.Out, report, func() error { return report.print(s.Out) })
 			if err == nil && !slices.ContainsFunc(report.Who, func(who whoCan) bool { return who.Allowed }) {
@@ -71,6 +72,8 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 type whoReport struct {
 	Request string   `json:"request"`
 	Who     []whoCan `json:"who"`
+	// Denied are the subjects of policies that deny it.
+	Denied []whoCan `json:"denied,omitempty"`
 	// RBACUnknown says that the answer is by policies alone.
 	RBACUnknown bool `json:"rbacUnknown,omitempty"`
 }
@@ -80,7 +83,7 @@ type whoCan struct {
 	// Kind is User, Group or ServiceAccount; Name may be a pattern.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Via is what allows the request, If its conditions.
+	// Via is what allows the request, or denies it, If its conditions.
 	Via string   `json:"via"`
 	If  []string `json:"if,omitempty"`
 	// DeniedBy are policies that deny it.
@@ -170,11 +173,14 @@ func subjectsOf(p *authz.Policy) []whoCan {
 	return all
 }
 
+// auditOnly is the condition of a policy that only reports.
+const auditOnly = "in Audit mode: without effect"
+
 // conditionsOf returns the conditions of a policy and its selectors.
 func conditionsOf(p *authz.Policy) []string {
 	var all []string
 	if p.Audit {
-		all = append(all, "in Audit mode: it allows nothing")
+		all = append(all, auditOnly)
 	}
 	if flags := explain.SelectorFlags(p); flags != "" {
 		all = append(all, "with "+flags)
@@ -235,7 +241,7 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 	asked.User = u
 	if !known {
 		who.DeniedBy = w.mayDeny(&asked)
-		who.Allowed = !slices.Contains(who.If, "in Audit mode: it allows nothing")
+		who.Allowed = !slices.Contains(who.If, auditOnly)
 		return
 	}
 	decision, err := w.Engine.Decide(ctx, &asked)
@@ -249,16 +255,35 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 	}
 	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
 	// A request that depends on conditions may be allowed for some.
-	who.Allowed = len(who.DeniedBy) == 0 && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, "in Audit mode: it allows nothing")
+	who.Allowed = len(who.DeniedBy) == 0 && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, auditOnly)
+}
+
+// denials lists the subjects of the policies that deny a request for at least one user.
+func (w *World) denials(r *usher.Request) []whoCan {
+	var all []whoCan
+	q := authz.QueryOf(r, nil)
+	for _, one := range w.rules {
+		if one.Policy.Effect != authz.Deny || one.Policy.Audit || !one.IsFor(&q) {
+			continue
+		}
+		via := rule.FullName(one.Policy.Ref)
+		if slices.ContainsFunc(all, func(d whoCan) bool { return d.Via == via }) {
+			continue
+		}
+		for _, who := range subjectsOf(one.Policy) {
+			who.Via, who.If = via, conditionsOf(one.Policy)
+			all = append(all, who)
+		}
+	}
+	return all
 }
 
 // mayDeny returns the policies that deny a request for at least one user.
 func (w *World) mayDeny(r *usher.Request) []string {
 	var names []string
-	q := authz.QueryOf(r, nil)
-	for _, one := range w.rules {
-		if name := rule.FullName(one.Policy.Ref); one.Policy.Effect == authz.Deny && !one.Policy.Audit && one.IsFor(&q) && !slices.Contains(names, name) {
-			names = append(names, name)
+	for _, who := range w.denials(r) {
+		if !slices.Contains(names, who.Via) {
+			names = append(names, who.Via)
 		}
 	}
 	return names
@@ -277,6 +302,14 @@ func (r *whoReport) print(out io.Writer) error {
 	fmt.Fprintln(table, "SUBJECT\tVIA\tIF\tDENIED BY")
 	for _, who := range r.Who {
 		fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\n", who.Kind, who.Name, who.Via, dash(strings.Join(who.If, "; ")), dash(strings.Join(who.DeniedBy, ", ")))
+	}
+	if err := table.Flush(); err != nil || len(r.Denied) == 0 {
+		return err
+	}
+	fmt.Fprintln(out, "\nDenied, also to those above who are in such a group:")
+	fmt.Fprintln(table, "SUBJECT\tBY\tIF")
+	for _, who := range r.Denied {
+		fmt.Fprintf(table, "%s %s\t%s\t%s\n", who.Kind, who.Name, who.Via, dash(strings.Join(who.If, "; ")))
 	}
 	return table.Flush()
 }

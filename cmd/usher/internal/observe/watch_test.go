@@ -332,7 +332,7 @@ func TestWatchLines(t *testing.T) {
     with messages and values (the groups are in the log of the server): usher authz can-i list secrets -n shop --as jane --as-group GROUP
 12:00:03.000 error   get /metrics jane
     took 0s, uid , replica URL
-    the error is in the log of this replica, with this uid; to see whether it fails again (the groups are in the log of the server): usher authz can-i --url 'GET /metrics' --as jane --as-group GROUP
+    the error is in the log of this replica, with this uid; to see whether it fails again (the groups are in the log of the server): usher authz can-i --url GET:/metrics --as jane --as-group GROUP
 `, "URL", r.server.URL)
 	for i := range 4 {
 		at := noon.Add(time.Duration(i) * time.Second)

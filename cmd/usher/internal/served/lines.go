@@ -1,6 +1,7 @@
 package served
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func Object(kind, namespace, name string) string {
 	return Quote(strings.ToLower(kind)+"/"+name) + In(namespace)
 }
 
-// In returns the flag for a namespace, without which commands ask for rights in all of them; "" for none.
+// In returns the flag for a namespace; "" for none.
 func In(namespace string) string {
 	if namespace == "" {
 		return ""
@@ -97,13 +98,13 @@ func ExplainLine(d *recent.Decision) string {
 	}
 	if d.Phase == string(usher.Authorize) {
 		if d.Path != "" {
-			return "usher authz can-i --url " + Quote(strings.ToUpper(d.Operation)+" "+d.Path) + as
+			return "usher authz can-i --url " + Quote(strings.ToUpper(d.Operation)+":"+d.Path) + as
 		}
 		about := d.Resource
 		if d.Name != "" {
 			about += "/" + d.Name
 		}
-		return "usher authz can-i " + Quote(d.Operation) + " " + Quote(about) + In(d.Namespace) + as
+		return "usher authz can-i " + Quote(d.Operation) + " " + Quote(about) + cmp.Or(In(d.Namespace), " -A") + as
 	}
 	return "usher explain --from-cluster OBJECT.yaml --operation " + Quote(d.Operation) + In(d.Namespace) + as
 }
