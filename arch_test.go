@@ -121,7 +121,7 @@ var mayImport = []struct {
 	{"internal/audit/resources", []string{".", "internal/audit/judge", "internal/audit/result"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
-	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
+	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/allowance", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
 	// What is wrong with policies, for commands and for editors.
 	{"internal/check", []string{".", "api", "internal/compile/...", "internal/rule", "internal/stall", "internal/trial", "source"}},
 	// What authors need to know while they write. It reads texts that are no YAML yet.
@@ -160,7 +160,7 @@ var mayImport = []struct {
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"internal/explain", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// Explanations for people, of commands and of programs.
-	{"internal/explain/text", []string{".", "internal/explain", "internal/printable", "internal/rule"}},
+	{"internal/explain/text", []string{".", "internal/explain", "internal/printable", "internal/rule", "internal/rule/allowance"}},
 	// What an engine says of requests to authorize, for both.
 	{"internal/explain/authz", []string{".", "internal/engine/authz", "internal/explain/text", "internal/printable", "internal/rule", "internal/rule/authz"}},
 	// It leaves conditions of CUE out, to see whether a case fails.

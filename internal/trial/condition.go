@@ -11,6 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
@@ -34,7 +35,7 @@ func (a *access) condition(ctx context.Context, r *authz.Rule, c *clause) {
 			return
 		}
 		if err != nil {
-			do := "ask first whether it is there"
+			do := cmp.Or(allowance.Advice(err.Error()), "ask first whether it is there")
 			if key, missing := strings.CutPrefix(err.Error(), "no such key: "); missing {
 				do = fmt.Sprintf("ask first: '%s' in request.extra && …", key)
 			} else if absent, ok := errors.AsType[*authz.AbsentError](err); ok {

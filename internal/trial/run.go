@@ -17,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // A run tries one rule on objects of one kind.
@@ -260,8 +261,28 @@ func (t *run) problem(what, do string) rule.Problem {
 	return rule.Problem{Severity: rule.Warning, Field: cmp.Or(t.where, t.rule.Name), What: what, Do: do}
 }
 
-// failure returns why the rule fails on an object, nil if it does not, or if that depends on what trials
-// do not have. It records what the rule does.
+// fails records that a part of the rule fails, and returns why. If it takes too much, it only warns of that, once:
+// it is due to no field of the object.
+func (t *run) fails(outcome usher.Outcome, where string, failure error) error {
+	t.failed = true
+	if outcome == usher.Rejected {
+		t.refused++
+		t.where = where
+	}
+	advice := allowance.Advice(failure.Error())
+	if advice == "" {
+		return failure
+	}
+	what := fmt.Sprintf("a %s that it was tried on would be refused, because the rule fails: %s", t.of.Kind, reason(failure))
+	p := t.problem(what, advice+"; measure it with usher explain --cost")
+	if !slices.ContainsFunc(t.problems, func(told rule.Problem) bool { return told.Field == p.Field && told.Do == p.Do }) {
+		t.problems = append(t.problems, p)
+	}
+	return nil
+}
+
+// failure returns why the rule fails on an object, nil if it does not, if that depends on what trials
+// do not have, or if it takes too much. It records what the rule does.
 func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
 	t.world.begin()
 	begin := time.Now()
@@ -286,12 +307,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 				t.unknown = true
 				return nil
 			}
-			t.failed = true
-			if finding.Outcome == usher.Rejected {
-				t.refused++
-				t.where = where
-			}
-			return failure
+			return t.fails(finding.Outcome, where, failure)
 		case finding.Outcome == usher.Rejected:
 			t.refused++
 			t.acted++

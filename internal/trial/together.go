@@ -24,7 +24,7 @@ type ofKinds struct {
 func (t *together) add(kind string, problems []rule.Problem, joined bool) {
 	for _, p := range problems {
 		one := ofKinds{Problem: p, before: p.What}
-		if before, after, ok := strings.Cut(p.What, kind+" "); ok && joined && strings.HasPrefix(p.What, "every ") {
+		if before, after, ok := strings.Cut(p.What, kind+" "); ok && joined && (before == "a " || strings.HasPrefix(p.What, "every ")) {
 			one.before, one.after, one.kinds = before, " "+after, []string{kind}
 		}
 		one.What = ""

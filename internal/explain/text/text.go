@@ -12,6 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/explain"
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // Few is the number of rules without a match that explanations of all policies list.
@@ -117,6 +118,9 @@ func printExplained(b *strings.Builder, r *explain.Rule, p printable.Palette) {
 	for _, c := range r.Checks {
 		fmt.Fprintf(b, "      %s: %s\n", c.Name, printable.Paint(p.Yellow, Below("      ", c.Message)))
 		MessageError(b, "        ", &c)
+		if advice := allowance.Advice(c.Message); c.Failed && advice != "" {
+			fmt.Fprintf(b, "        %s\n", advice)
+		}
 	}
 	Exemptions(b, "      ", r.Exemptions, r.NotExempt)
 	for _, op := range r.Patch {
