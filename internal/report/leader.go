@@ -284,7 +284,7 @@ func (l *leader) authorization(now time.Time) Calls {
 
 // unasked says that nobody has asked to authorize anything since this replica started.
 func (l *leader) unasked() Calls {
-	return Calls{State: CallsUnknown, Message: fmt.Sprintf("none has asked to authorize anything since %s; 'kubectl auth can-i get pods --as nobody' makes one ask, if it is configured as docs/authorization.md says", l.replicas.Started.UTC().Format(time.RFC3339))}
+	return Calls{State: CallsUnknown, Message: fmt.Sprintf("none has asked to authorize anything since %s; 'kubectl auth can-i get pods --as nobody' makes one ask, and status says so within half a minute, if API servers are configured as docs/authorization.md says", l.replicas.Started.UTC().Format(time.RFC3339))}
 }
 
 // anotherSays reports whether a word is among those for what another live replica serves.

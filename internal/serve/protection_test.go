@@ -103,7 +103,8 @@ spec:
 	})
 	write(t, kill, "")
 	h.eventually("denials are switched off", func() bool { return !strings.Contains(answer(), `"denied":true`) })
-	if ready := h.get("/readyz?verbose"); !strings.Contains(ready, "authorization policies deny nothing, since "+kill+" exists") {
+	if ready := h.get("/readyz?verbose"); !strings.HasPrefix(ready, "failing: denials of authorization policies\n") ||
+		!strings.Contains(ready, "\ndenials of authorization policies are switched off\n  "+kill+" exists: remove it, and they deny again\n") {
 		t.Errorf("/readyz?verbose: %s", ready)
 	}
 }

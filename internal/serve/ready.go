@@ -97,7 +97,9 @@ func (d *readiness) describe(b *page.Page, status live.Status) {
 		d.cluster.describe(b, status)
 	}
 	if d.protection.killSwitchOn() {
-		b.Either("authorization policies deny nothing, since %s exists\n", "authorization policies deny nothing\n", d.protection.KillSwitchFile)
+		b.WriteString("denials of authorization policies are switched off\n")
+		b.Reason(d.protection.KillSwitchFile + " exists: remove it, and they deny again")
+		b.Fail("denials of authorization policies")
 	}
 	d.evaluation.describeWorkers(b)
 	describe(b, status, live.Problems(d.live))

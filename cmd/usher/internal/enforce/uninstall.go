@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
@@ -54,6 +55,10 @@ if Usher comes back, policies are in force as they were.
 With --purge, the keys of proofs are deleted, too. If Usher comes back then, policies that need
 a proof are out of force, but for denials, until they are adopted: see 'usher authz adopt'.
 
+What API servers ask about authorization is in files of theirs, which it cannot change: it warns
+if there are authorization policies. Take the webhooks of Usher out of these files: API servers
+that ask one that does not run answer with errors.
+
 To turn off one policy for a while, set its field spec.suspend to true instead.
 
 The exit status is 1 if something of that is still there, and 2 if the cluster cannot
@@ -76,6 +81,7 @@ these have lost the right to register.`,
 			}
 			err = errors.Join(Remove(ctx, kube, f.Installation, s), removeReports(ctx, kube.CoreV1().RESTClient(), s.Out))
 			withdraw(ctx, policies, s)
+			StillAsked(ctx, policies, s)
 			if err == nil || !Answered(err) {
 				return err
 			}
@@ -118,6 +124,21 @@ func withdraw(ctx context.Context, policies dynamic.Interface, s cli.Streams) {
 	}
 	if err != nil {
 		fmt.Fprintf(s.Err, "usher: the status of policies may still say that they are enforced: %v\n", err)
+	}
+}
+
+// StillAsked warns that API servers go on asking about authorization, if there are policies for that.
+func StillAsked(ctx context.Context, policies dynamic.Interface, s cli.Streams) {
+	for _, kind := range api.Kinds() {
+		if !kind.Authorizes {
+			continue
+		}
+		// What cannot be listed was said before, of its status.
+		if some, err := policies.Resource(kind.GroupVersionResource()).List(ctx, metav1.ListOptions{Limit: 1}); err == nil && len(some.Items) > 0 {
+			fmt.Fprintln(s.Err, "warning: there are authorization policies: API servers that were configured to ask Usher about authorization go on asking it, and users get internal errors while it does not run. "+
+				"Take its webhooks out of the AuthorizationConfiguration of each API server (docs/authorization.md: Two webhooks)")
+			return
+		}
 	}
 }
 

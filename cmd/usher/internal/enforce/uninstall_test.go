@@ -14,11 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/enforce"
 	"github.com/usher-dev/usher/internal/replicas"
@@ -180,6 +183,23 @@ func TestUninstallGoesOnAfterAnError(t *testing.T) {
 		}
 		if diff := cmp.Diff("deleted MutatingWebhookConfiguration usher\n"+withSecret(), out.String()); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
+		}
+	}
+}
+
+// TestUninstallSaysWhoStillAsks: that API servers ask about authorization is configured in files of theirs.
+func TestUninstallSaysWhoStillAsks(t *testing.T) {
+	t.Parallel()
+	lists := map[schema.GroupVersionResource]string{}
+	for _, kind := range api.Kinds() {
+		lists[kind.GroupVersionResource()] = kind.Kind + "List"
+	}
+	for kind, warns := range map[string]bool{"ClusterAuthorizationPolicy": true, "AuthorizationPolicy": true, "ClusterObjectPolicy": false} {
+		policy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "usher.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "p", "namespace": "shop"}}}
+		var says bytes.Buffer
+		enforce.StillAsked(t.Context(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, policy), cli.Streams{Err: &says})
+		if strings.HasPrefix(says.String(), "warning: there are authorization policies: ") != warns {
+			t.Errorf("%s: %q", kind, says.String())
 		}
 	}
 }

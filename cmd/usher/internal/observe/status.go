@@ -275,7 +275,7 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 		r.Policies.Enforced = 0
 		if policies := r.undecided(); policies != "" {
 			// What API servers do without an answer cannot be told from the cluster: it is in files of theirs.
-			r.wrongf("%s: no replica answers authorization webhooks. What they deny passes if RBAC allows it and API servers have failurePolicy: NoOpinion. What RBAC does not allow, and with failurePolicy: Deny what they may deny, gets an internal error (500) that names the webhook (docs/authorization.md: When something goes wrong)", policies)
+			r.wrongf("%s: no replica answers authorization webhooks. What they deny passes if RBAC allows it and API servers have failurePolicy: NoOpinion. What RBAC does not allow, and with failurePolicy: Deny all that is sent to /authorize/deny, gets an internal error (500) that names the webhook (docs/authorization.md: When something goes wrong)", policies)
 		}
 	}
 	r.Protected = len(r.Problems) == 0

@@ -186,7 +186,7 @@ func TestStatus(t *testing.T) {
 			c.authorization = of("a", `"effect":"Deny"`) + "," + of("b", `"effect":"Allow","enforcement":"Enforce"`) + "," + of("off", `"suspend":true`) + "," + of("audit", `"enforcement":"Audit"`)
 		}, cli.ExitNegative, []string{
 			"nothing is enforced: API servers get no answer of Usher; 2 authorization policies decide nothing: what they deny passes if RBAC allows it, or is an internal error\n",
-			"problem: 2 authorization policies decide nothing: no replica answers authorization webhooks. What they deny passes if RBAC allows it and API servers have failurePolicy: NoOpinion. What RBAC does not allow, and with failurePolicy: Deny what they may deny, gets an internal error (500) that names the webhook (docs/",
+			"problem: 2 authorization policies decide nothing: no replica answers authorization webhooks. What they deny passes if RBAC allows it and API servers have failurePolicy: NoOpinion. What RBAC does not allow, and with failurePolicy: Deny all that is sent to /authorize/deny, gets an internal error (500) that names the webhook (docs/",
 		}},
 		{"a replica that is said to be ready and does not answer", func(c *protectedCluster) { c.page, c.probe = "", "" }, cli.ExitNegative, []string{
 			"0 of 1 ready", "problem: replica usher-1 does not answer: ", "problem: no replica answers: writes of ",
@@ -220,6 +220,9 @@ func TestStatus(t *testing.T) {
 			c.leases = leaseOf("host-1", time.Now().Add(-time.Minute), time.Now().Add(-8*time.Second)) + "," + leaseOf("other-22", time.Now().Add(-2*time.Second), time.Now())
 		}, cli.ExitOK, []string{"2 of 2 ready\n"}},
 		{"a part fails", func(c *protectedCluster) { c.page = "failing: registration\nok\n" }, cli.ExitNegative, []string{"problem: replica usher-1: failing: registration\n"}},
+		{"the kill switch of denials is on", func(c *protectedCluster) {
+			c.page = "failing: denials of authorization policies\nok\ndenials of authorization policies are switched off\n  /off exists: remove it, and they deny again\n"
+		}, cli.ExitNegative, []string{"problem: replica usher-1: failing: denials of authorization policies (/off exists: remove it, and they deny again)\n"}},
 		{"CRDs are missing, or older", func(c *protectedCluster) {
 			c.page = "failing: ClusterObjectPolicy, PolicyExemption\nok\n  ClusterObjectPolicy: older\n  PolicyExemption: absent\npolicies: generation 1\n  ClusterObjectPolicy: 2\n"
 		}, cli.ExitNegative, []string{"problem: replica usher-1: failing: ClusterObjectPolicy (older), PolicyExemption (absent)\n"}},
