@@ -186,7 +186,7 @@ var mayImport = []struct {
 	{"internal/serve/routes", []string{".", "internal/deadline", "internal/keyring", "internal/paths", "internal/reload", "internal/replicas", "internal/rule", "internal/serve/page", "internal/webhookconfig"}},
 	{"internal/serve/proofs", []string{"api", "internal/changes", "internal/deadline", "internal/keyring", "internal/proof", "internal/reload", "internal/replicas", "internal/serve/page"}},
 	{"internal/serve/kinds", []string{"api", "internal/kind", "internal/rule/authz", "internal/serve/page", "source/cluster"}},
-	{"internal/serve/auditing", []string{".", "fact", "fact/cluster", "internal/audit", "internal/audit/judge", "internal/audit/resources", "internal/audit/result", "internal/audit/stream", "internal/auditapi", "internal/compile", "internal/deadline", "internal/engine", "internal/printable", "internal/report/openreports", "internal/rule", "internal/serve/kinds", "internal/serve/page", "observe/metrics"}},
+	{"internal/serve/auditing", []string{".", "fact", "fact/cluster", "internal/audit", "internal/audit/judge", "internal/audit/resources", "internal/audit/result", "internal/audit/stream", "internal/auditapi", "internal/compile", "internal/deadline", "internal/engine", "internal/printable", "internal/report/openreports", "internal/rule", "internal/serve/kinds", "internal/serve/page", "internal/webhookconfig", "observe/metrics"}},
 	{"internal/serve/decisions", []string{"internal/delegated", "internal/observe/recent"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{

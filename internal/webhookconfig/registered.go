@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // A Registered is an entry of Usher's as API servers know it.
@@ -56,6 +58,35 @@ func (o *Options) appendRegistered(all []Registered, name string, c *admissionv1
 		return all
 	}
 	return append(all, Registered{Entry: at.String(), Path: path, Rules: rules})
+}
+
+// LeavingOut returns options that leave out the namespaces that the configurations of a name leave out by their names, the one
+// of Usher among them; ok is false if that cannot be read, or nothing is registered.
+func LeavingOut(ctx context.Context, kube kubernetes.Interface, name string) (o Options, ok bool) {
+	client := kube.AdmissionregistrationV1()
+	if mutating, err := client.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{}); err == nil && ours(mutating) {
+		for i := range mutating.Webhooks {
+			ok = o.leavesOut(mutating.Webhooks[i].Name, mutating.Webhooks[i].NamespaceSelector) || ok
+		}
+	}
+	if validating, err := client.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{}); err == nil && ours(validating) {
+		for i := range validating.Webhooks {
+			ok = o.leavesOut(validating.Webhooks[i].Name, validating.Webhooks[i].NamespaceSelector) || ok
+		}
+	}
+	return o, ok
+}
+
+// leavesOut has what an entry says of the names of namespaces, and reports whether it is one that may. All have the same selector.
+func (o *Options) leavesOut(name string, of *metav1.LabelSelector) bool {
+	if entry, known := EntryOf(name); !known || entry.OfPolicies() {
+		return false
+	}
+	o.NamespaceSelector = &metav1.LabelSelector{}
+	if of != nil {
+		o.NamespaceSelector.MatchExpressions = slices.DeleteFunc(slices.Clone(of.MatchExpressions), func(r metav1.LabelSelectorRequirement) bool { return r.Key != nameLabel })
+	}
+	return true
 }
 
 // pathOf is the path that an entry has here. A URL may lead through a proxy, which has a

@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // Limits of what is read while the writer of a policy waits.
@@ -94,7 +95,7 @@ type count struct {
 	example string
 }
 
-// counts returns the first kinds that a policy judges and that an audit reads, in the order of discovery.
+// counts returns the first kinds that a policy judges, that API servers send and that an audit reads, in the order of discovery.
 // Of Secrets no more than metadata is read: dry runs could tell their data otherwise, and leave no trace.
 func counts(j *judge.Judge, policy usher.PolicyRef, lists []*metav1.APIResourceList) []*count {
 	some := []usher.PolicyRef{policy}
@@ -106,7 +107,8 @@ func counts(j *judge.Judge, policy usher.PolicyRef, lists []*metav1.APIResourceL
 	}
 	var all []*count
 	resources.Each(lists, func(k result.Kind, r *metav1.APIResource) {
-		if len(all) == countedKinds || resources.Unoffered(r, resources.Streaming) != nil || !resources.Selected(k, judges) {
+		written := usher.Request{Resource: k.Resource, Operation: usher.Create}
+		if len(all) == countedKinds || webhookconfig.Unsent(&written) != "" || resources.Unoffered(r, resources.Streaming) != nil || !resources.Selected(k, judges) {
 			return
 		}
 		plan, paths := j.Plan(k), &usher.Paths{}

@@ -107,6 +107,7 @@ func (l *lister) existing(t *testing.T, enforced ...compile.Compiled) func(conte
 		resources("apps/v1", "deployments", "statefulsets", "daemonsets"),
 		resources("autoscaling/v2", "horizontalpodautoscalers"),
 		resources("autoscaling/v1", "horizontalpodautoscalers"),
+		resources("coordination.k8s.io/v1", "leases"),
 	}
 	for i := range lists[0].APIResources {
 		if r := &lists[0].APIResources[i]; r.Name == "secrets" {
@@ -212,6 +213,7 @@ func TestExistingObjects(t *testing.T) {
 		{"nothing is read for Warn", &lister{objects: some}, `"pods"`, needsTeam + fmt.Sprintf(bindings, `"Warn", "Audit"`), nil, 0, nil, nil},
 		{"nor for what depends on users", &lister{objects: some}, `"pods"`, dependsOn, nil, 0, nil, nil},
 		{"nor of kinds that do not exist", &lister{objects: some}, `"widgets"`, needsTeam, nil, 0, nil, nil},
+		{"nor of kinds that are never sent", &lister{objects: map[string][]string{"/apis/coordination.k8s.io/v1/leases": pods}}, `"leases"`, needsTeam, nil, 0, nil, nil},
 		{"nor of kinds that cannot be followed", &lister{objects: some}, `"gears", "bindings", "pods/status"`, needsTeam, nil, 0, nil, nil},
 		{"the first page", &lister{objects: lots}, `"pods"`, needsTeam, nil, 0, []string{"125 of the first 250 existing pods would be refused, such as shop/pod-000"}, []string{ofPods}},
 		{"of an API server that ignores limits, too", &lister{objects: lots, endless: true}, `"pods"`, needsTeam, nil, 0, []string{"125 of the first 250 existing pods would be refused, such as shop/pod-000"}, []string{ofPods}},

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/clients"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // clusterFlags name the cluster that a command reads.
@@ -72,6 +73,9 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	f.asker.self = func(ctx context.Context) (usher.User, error) { return user.Self(ctx, clients.Kube) }
 	// As with kubectl.
 	f.namespace, f.mapper = cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)), clients.Mapper
+	if o, ok := webhookconfig.LeavingOut(cmd.Context(), clients.Kube, registered); ok {
+		f.registered = &o
+	}
 	in := []string{f.namespace}
 	if len(f.files) > 0 {
 		in = f.read(cmd, s).namespaces(f.namespace)

@@ -311,6 +311,34 @@ func TestNamespaceOfRequests(t *testing.T) {
 	}
 }
 
+// TestLeftOutNamespaces are the one of Usher, and others that the registration in the cluster leaves out by name.
+func TestLeftOutNamespaces(t *testing.T) {
+	t.Parallel()
+	const at = "/apis/admissionregistration.k8s.io/v1/"
+	elsewhere := shop()
+	elsewhere[at+"validatingwebhookconfigurations/usher"] = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"usher","labels":{"app.kubernetes.io/managed-by":"usher"}},"webhooks":[
+		{"name":"validate-policies.usher.dev"},{"name":"validate.usher.dev","namespaceSelector":{"matchLabels":{"env":"prod"},"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["policy"]}]}}]}`
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	const cluster = `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":"none"},"spec":{
+		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["*"],"resources":["pods"]}]},"validations":[{"expression":"false"}]}}`
+	if err := os.WriteFile(file, []byte(cluster), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cluster   map[string]string
+		namespace string
+		unsent    bool
+	}{{shop(), "usher-system", true}, {shop(), "policy", false}, {elsewhere, "policy", true}, {elsewhere, "usher-system", false}} {
+		c.cluster["/api/v1/namespaces/"+c.namespace+"/pods/stored"] = strings.Replace(c.cluster["/api/v1/namespaces/shop/pods/stored"], `"shop"`, `"`+c.namespace+`"`, 1)
+		for _, command := range []string{"decide", "explain"} {
+			out, stderr, status := executed(t, []string{command, "pod/stored", "-p", file, "-n", c.namespace, "--from-cluster", "--kubeconfig", kubeconfig(t, c.cluster)})
+			if status != cli.ExitNegative || strings.Contains(out, "not sent to Usher, whose policies would deny it") != c.unsent {
+				t.Errorf("%s -n %s: status %d, not sent: want %t:\n%s%s", command, c.namespace, status, c.unsent, out, stderr)
+			}
+		}
+	}
+}
+
 func execute(t *testing.T, args []string) (stderr string, status int) {
 	t.Helper()
 	_, stderr, status = executed(t, args)

@@ -162,7 +162,7 @@ func (f *decideFlags) judge(ctx context.Context, decider usher.Decider, rules []
 		j.Pods, err = podChangeOf(ctx, f.limits.Timeout(), decider, r, &j)
 	}
 	if f.server == "" {
-		j.Unsent = r.unsent()
+		j.Unsent = j.unsent(&r)
 	}
 	if j.Pods != nil {
 		j.Pods.Invalid = f.invalid(j.Pods.before, j.Pods.after)

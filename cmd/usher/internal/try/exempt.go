@@ -20,7 +20,6 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/rule"
-	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 type exemptFlags struct {
@@ -280,10 +279,11 @@ func (f *exemptFlags) decided(ctx context.Context, set policies.Set, facts fact.
 		return d, nil
 	}
 	w, created := workloadOf(q.Request)
-	if w == nil || webhookconfig.Unsent(created) != "" {
+	pod := Question{File: q.File, Request: created, registered: q.registered}
+	if w == nil || pod.unsent() != "" {
 		return d, nil
 	}
-	ofPod := f.deciderOf(set, facts, Question{File: q.File, Request: created})
+	ofPod := f.deciderOf(set, facts, pod)
 	v, err := ofPod(ctx)
 	if err != nil || v.Verdict != usher.Deny {
 		return d, err

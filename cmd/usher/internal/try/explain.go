@@ -173,7 +173,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		if err != nil {
 			return err
 		}
-		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, caveats: caveats{Unsent: q.unsent(), MissingFacts: f.store.TakeMissing(), Presets: j.Presets}}
+		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, caveats: caveats{Unsent: j.unsent(&q), MissingFacts: f.store.TakeMissing(), Presets: j.Presets}}
 		if j.Allowed {
 			one.LeftOut, one.Invalid = f.leftOut, f.invalid(j.before, j.Result)
 		}

@@ -47,7 +47,7 @@ func podChangeOf(ctx context.Context, timeout time.Duration, d usher.Decider, q 
 	if pod == nil {
 		return nil, nil //nolint:nilnil // Most objects have no pods.
 	}
-	made := Question{File: q.File, Request: pod, written: true}
+	made := Question{File: q.File, Request: pod, written: true, registered: q.registered}
 	if q.raw != nil {
 		asWritten := *q.Request
 		asWritten.Object = usher.TreeObject(q.raw)
@@ -100,6 +100,14 @@ func (j *Judgement) policies(with usher.Outcome) []usher.PolicyRef {
 		}
 	}
 	return all
+}
+
+// unsent returns why policies have no effect on the request; "" if one of Kubernetes denies it, which API servers enforce.
+func (j *Judgement) unsent(q *Question) string {
+	if slices.ContainsFunc(j.policies(usher.Rejected), isForeign) {
+		return ""
+	}
+	return q.unsent()
 }
 
 // podsDenied reports whether the object is allowed, and the pods that it makes are denied.

@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // requestFlags define which requests are made for which objects.
@@ -28,6 +29,8 @@ type requestFlags struct {
 	// mapper has the kinds of the cluster, if there is one, and kinds are those of Kubernetes, once needed.
 	mapper meta.RESTMapper
 	kinds  *kind.Set
+	// registered is what the registration in the cluster leaves out, nil if that is not known.
+	registered *webhookconfig.Options
 	// slipped means that objects have kinds or fields that do not exist.
 	slipped bool
 	// known are the objects that were read, those before updates last.

@@ -13,6 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/door/admission"
@@ -35,14 +36,20 @@ type Question struct {
 	recorded bool
 	// unplaced means that nobody says in which namespace the object is: it is judged as in default.
 	unplaced bool
+	// registered is what the registration in the cluster leaves out, nil if that is not known.
+	registered *webhookconfig.Options
 }
 
-// unsent returns why API servers do not send the request, as Usher is registered without flags; "" if they may.
+// unsent returns why API servers do not send the request; "" if they may.
 func (q *Question) unsent() string {
 	if q.recorded {
 		return ""
 	}
-	return webhookconfig.Unsent(q.Request)
+	if q.registered == nil {
+		asByDefault := webhookconfig.Options{Namespace: cluster.DefaultNamespace}
+		return asByDefault.Unsent(q.Request)
+	}
+	return q.registered.Unsent(q.Request)
 }
 
 // know tells a store what exists besides its own objects: the namespaces of requests, and the objects of the
@@ -90,7 +97,7 @@ func (f *requestFlags) requestsOf(inputs, olds []objects.Input, who usher.User) 
 			return nil, fmt.Errorf("%s: %w", in.File, err)
 		}
 		r.User = who
-		q := Question{File: in.File, Request: r, written: isWritten(r, in.Object), unplaced: f.place(r)}
+		q := Question{File: in.File, Request: r, written: isWritten(r, in.Object), unplaced: f.place(r), registered: f.registered}
 		if q.written && !reflect.DeepEqual(raw, in.Object) {
 			q.raw = raw
 		}

@@ -112,7 +112,7 @@ func (f *decideFlags) stored(ctx context.Context) ([]Question, error) {
 			return nil, fmt.Errorf("%s: %w", named, err)
 		}
 		r.User = who
-		questions[i] = Question{File: named, Request: r}
+		questions[i] = Question{File: named, Request: r, registered: f.registered}
 	}
 	return questions, nil
 }
