@@ -142,7 +142,7 @@ func (r *statusReport) unanswered() bool {
 type reach struct {
 	// stale counts the Leases of servers that have ended without deleting them.
 	stale int
-	// noReplica says that it is known that none is ready, absent that Usher is not installed, and refuses that API
+	// noReplica says that it is known that none is ready, absent that nothing is registered either, and refuses that API
 	// servers refuse writes now, since they get no answer.
 	noReplica, absent, refuses bool
 	// unseen says that it is not known which replicas run, and unread which webhooks are registered.
@@ -153,6 +153,8 @@ type reach struct {
 	// uninstalled says that the reason is 'usher uninstall'.
 	withdrawn   time.Time
 	uninstalled bool
+	// judged says that a server has written the status of a policy.
+	judged bool
 	// listed says that all kinds of policies could be listed, and tenant is the namespace of a user who may list those
 	// of namespaces alone, and see no replica; else "".
 	listed bool

@@ -107,13 +107,13 @@ func (r *statusReport) missing(err error) {
 	r.wrongf("not registered: %v%s", err, r.soon())
 }
 
-// isAbsent reports whether Usher is not installed where nothing is registered, which is one problem.
+// isAbsent reports whether no replica runs where nothing is registered, which is one problem.
 func (f *statusFlags) isAbsent(r *statusReport, calls *probe.Observation) bool {
 	if calls.State == probe.Called || !r.noReplica || len(r.Replicas) > 0 {
 		return false
 	}
 	r.absent, r.Calls = true, callsMissing
-	r.wrongf("Usher is not installed: no replica runs in %s, and no webhook configurations %s exist", f.place(r), f.name)
+	r.wrongf("no replica runs in %s, and no webhook configurations %s exist", f.place(r), f.name)
 	return true
 }
 

@@ -95,6 +95,8 @@ func (r *statusReport) notAsked() string {
 	switch {
 	case r.absent && r.uninstalled:
 		return "Usher was uninstalled; policies are in force again when it is installed (docs/install.md)"
+	case r.absent && r.judged:
+		return "no replica runs, and no webhook configurations exist: Usher was ended, or is not installed; start it, and it registers"
 	case r.absent:
 		return "Usher is not installed (docs/install.md says how)"
 	case !r.unregistered || r.unread || len(r.Webhooks) > 0:
@@ -277,6 +279,7 @@ func (r *statusReport) without() string {
 
 // said keeps of the status of a policy since when no server enforces it or is asked, and why.
 func (r *reach) said(enforced *metav1.Condition) {
+	r.judged = r.judged || enforced != nil
 	if enforced == nil || !slices.Contains([]string{v1alpha1.ReasonUninstalled, v1alpha1.ReasonNoServer, v1alpha1.ReasonNotCalled}, enforced.Reason) {
 		return
 	}

@@ -289,8 +289,16 @@ func TestStatus(t *testing.T) {
 			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", statusOf("one", "", `{"type":"Enforced","status":"False","reason":"Uninstalled","message":"x","lastTransitionTime":"2030-01-31T12:00:00Z"}`)
 		}, cli.ExitNegative, []string{
 			"nothing is enforced since 2030-01-31T12:00:00Z: Usher was uninstalled; policies are in force again when it is installed (docs/install.md)\n",
-			"problem: Usher is not installed: no replica runs in namespace usher-system (name another one with --usher-namespace), and no webhook configurations usher exist\nnot known",
+			"problem: no replica runs in namespace usher-system (name another one with --usher-namespace), and no webhook configurations usher exist\nnot known",
 		}},
+		{"after it was ended, and what was registered is deleted", func(c *protectedCluster) {
+			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", statusOf("one", "", inForce)
+		}, cli.ExitNegative, []string{
+			"nothing is enforced: no replica runs, and no webhook configurations exist: Usher was ended, or is not installed; start it, and it registers\n",
+		}},
+		{"before it is installed", func(c *protectedCluster) {
+			c.unregistered, c.probe, c.pods, c.policies = "webhookconfigurations/usher", "", "", ""
+		}, cli.ExitNegative, []string{"nothing is enforced: Usher is not installed (docs/install.md says how)\n"}},
 		{"some fail open in an outage", func(c *protectedCluster) { c.pods, c.probe, c.mutates = endingPod, "", "Ignore" }, cli.ExitNegative, []string{
 			"writes of pods, deployments, services and 2 more are refused, others are admitted unchecked: API servers get no answer of Usher\n",
 			"API servers refuse the requests of validate, validate-policies (Fail), and admit those of mutate (Ignore)\n",
