@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
@@ -178,6 +179,13 @@ func (w *World) askCluster(ctx context.Context, r *usher.Request) (*clusterAnswe
 		return clusterAnswerOf(answered.Status), nil
 	}
 	answered, err := w.clients.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if of := review.Spec.ResourceAttributes; apierrors.IsForbidden(err) && of != nil && of.Namespace != "" {
+		// The ClusterRole admin has the right to ask about the users of a namespace.
+		local := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace}, Spec: review.Spec}
+		if local, err := w.clients.Kube.AuthorizationV1().LocalSubjectAccessReviews(of.Namespace).Create(ctx, local, metav1.CreateOptions{}); err == nil {
+			return clusterAnswerOf(local.Status), nil
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server: %w", err)
 	}

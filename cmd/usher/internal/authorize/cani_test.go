@@ -130,11 +130,12 @@ func TestTenantAsks(t *testing.T) {
 			"subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}]},
 			{"metadata": {"name": "edit", "namespace": "shop"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
 			"subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}]}]}`,
-		"/apis/usher.dev/v1alpha1/namespaces/shop/authorizationpolicies": `{"kind": "AuthorizationPolicyList", "apiVersion": "usher.dev/v1alpha1", "items": []}`,
-		"/apis/authentication.k8s.io/v1/selfsubjectreviews":              `{"kind": "SelfSubjectReview", "status": {"userInfo": {"username": "jane"}}}`,
-		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":         `{"kind": "SelfSubjectAccessReview", "status": {"allowed": true}}`,
-		"/api/v1/namespaces/shop":                                        `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}`,
-		"/api/v1/namespaces":                                             `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}]}`,
+		"/apis/usher.dev/v1alpha1/namespaces/shop/authorizationpolicies":          `{"kind": "AuthorizationPolicyList", "apiVersion": "usher.dev/v1alpha1", "items": []}`,
+		"/apis/authentication.k8s.io/v1/selfsubjectreviews":                       `{"kind": "SelfSubjectReview", "status": {"userInfo": {"username": "jane"}}}`,
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":                  `{"kind": "SelfSubjectAccessReview", "status": {"allowed": true}}`,
+		"/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews": `{"kind": "LocalSubjectAccessReview", "status": {"allowed": true, "reason": "by a test"}}`,
+		"/api/v1/namespaces/shop":                                                 `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}`,
+		"/api/v1/namespaces":                                                      `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}]}`,
 	}, "/apis/")
 	for _, row := range []struct {
 		reason   string
@@ -148,7 +149,8 @@ func TestTenantAsks(t *testing.T) {
 			`NOT ALLOWED by anybody: RBAC: clusterrole "edit" could not be read` + "\nNote: admission policies may still refuse it: ", "you may not list clusterauthorizationpolicies, clusterroles, "},
 		{"elsewhere", []string{"get", "secrets/db", "-n", "lab"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: NOT ALLOWED by anybody", "authorizationpolicies, clusterroles, roles, clusterrolebindings, rolebindings: the answer is without them"},
 		{"in a namespace that does not exist", []string{"get", "secrets/db", "-n", "shpo"}, cli.ExitOK, "ALLOWED (as the cluster answers)", "warning: -n: not found: did you mean shop?\nwarning: you may not list "},
-		{"of somebody else, of whom the cluster does not answer", []string{"delete", "configmaps/keep", "-n", "shop", "--as", "bob"}, cli.ExitUnusable, "NOT KNOWN: not everything that decides could be read, and the cluster did not answer\n" +
+		{"of somebody else in the namespace", []string{"delete", "configmaps/keep", "-n", "shop", "--as", "bob"}, cli.ExitOK, "ALLOWED: by a test (as the cluster answers)\n", ""},
+		{"of somebody else, of whom the cluster does not answer", []string{"delete", "configmaps/keep", "-n", "lab", "--as", "bob"}, cli.ExitUnusable, "NOT KNOWN: not everything that decides could be read, and the cluster did not answer\n" +
 			"From what you may read: NOT ALLOWED by anybody\n", "warning: ask the API server: "},
 		{"in all namespaces", []string{"get", "secrets/db", "-A"}, cli.ExitUnusable, "", "you cannot list this; -n NAMESPACE asks about one namespace"},
 		{"in the namespace of the kubeconfig", []string{"get", "secrets/db"}, cli.ExitOK, "ALLOWED by rbac", "note: asked about namespace shop, that of the kubeconfig: -n NAMESPACE is for another, -A for all\n"},

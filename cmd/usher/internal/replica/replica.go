@@ -298,7 +298,7 @@ func Hint(err error, verb, resource, namespace string) string {
 		case delegated.Recordings:
 			role = "admin"
 		}
-		return fmt.Sprintf("have an administrator grant you %s on %s.%s in namespace %s: the ClusterRole %s has it, unless the chart was installed with api.aggregateRoles=false", verb, resource, delegated.Group, namespace, role)
+		return fmt.Sprintf("have an administrator grant you %s on %s.%s in namespace %s: the ClusterRole %s has it if Usher was installed with the chart, and not with api.aggregateRoles=false", verb, resource, delegated.Group, namespace, role)
 	case apierrors.IsUnauthorized(err):
 		return "use a client certificate of the cluster, --service-account NAMESPACE/NAME, or --token-file with a token such as 'kubectl create token NAME --audience usher.dev' prints"
 	case apierrors.IsNotFound(err):
