@@ -44,7 +44,7 @@ func Compile(ctx context.Context, source string, form Form, o Options) (*Program
 	case p.translation != nil:
 	case p.evaluator.place == nil:
 		c.fail("it needs CUE's evaluator, which this program does not run: "+p.obstacle,
-			"write it in the subset that is compiled, or, if this is your program, call cue.Main first thing in main")
+			"write it in the subset that is compiled, or, if this is your program, call live.Main first thing in main, and in TestMain")
 		return nil, c.problems
 	default:
 		p.evaluator.place.hold()
