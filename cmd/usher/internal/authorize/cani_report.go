@@ -121,11 +121,13 @@ func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
 		fmt.Fprintf(&b, "The cluster says: %s\n", r.Cluster)
 	}
 	if r.refusable && r.Allowed {
-		b.WriteString("Note: admission policies may still refuse it: see 'usher decide --from-cluster', for a deletion with --operation DELETE\n")
+		b.WriteString(refusableNote)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
+
+const refusableNote = "Note: admission policies may still refuse it: see 'usher decide --from-cluster', for a deletion with --operation DELETE\n"
 
 // isWrite reports whether API servers ask admission policies about a request.
 func isWrite(r *usher.Request) bool {

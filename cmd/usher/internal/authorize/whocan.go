@@ -15,7 +15,9 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
+	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	explain "github.com/usher-dev/usher/internal/explain/authz"
+	authzindex "github.com/usher-dev/usher/internal/index/authz"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
@@ -54,7 +56,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 			if err != nil {
 				return err
 			}
-			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r), Denied: w.denials(r), RBACUnknown: w.rbacUnknown}
+			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r), Denied: w.denials(r), RBACUnknown: w.rbacUnknown, refusable: isWrite(r)}
 			w.warn(cmd, s)
 			err = output.Report(s.Out, report, func() error { return report.print(s.Out) })
 			if err == nil && !slices.ContainsFunc(report.Who, func(who whoCan) bool { return who.Allowed }) {
@@ -76,6 +78,8 @@ type whoReport struct {
 	Denied []whoCan `json:"denied,omitempty"`
 	// RBACUnknown says that the answer is by policies alone.
 	RBACUnknown bool `json:"rbacUnknown,omitempty"`
+	// refusable reports that policies about writes of objects may refuse the request.
+	refusable bool
 }
 
 // A whoCan is a subject for which RBAC or a policy allows the request.
@@ -92,6 +96,8 @@ type whoCan struct {
 	Allowed bool `json:"allowed"`
 	// within is the namespace of what allows the request.
 	within string
+	// part says for which names or namespaces alone a policy denies the request; empty if for all.
+	part string
 }
 
 // whoCan lists the subjects for which RBAC or a policy allows a request. If it is for any Namespace, those
@@ -150,8 +156,9 @@ func (w *World) allowed(ctx context.Context, r *usher.Request) []whoCan {
 			all = append(all, who)
 		}
 	}
+	rest := w.withoutParts(r)
 	for i := range all {
-		w.deny(ctx, r, &all[i])
+		w.deny(ctx, r, rest, &all[i])
 	}
 	return all
 }
@@ -234,8 +241,9 @@ func (who *whoCan) userOf() (u usher.User, ok bool) {
 	return user.Complete(u), true
 }
 
-// deny finds out whether the subject is denied a request that something allows.
-func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
+// deny finds out whether the subject is denied a request that something allows. Rest is the world without the rules
+// that deny a part of it.
+func (w *World) deny(ctx context.Context, r *usher.Request, rest *World, who *whoCan) {
 	u, known := who.userOf()
 	asked := *r
 	asked.User = u
@@ -252,6 +260,20 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 		if f.Outcome == usher.Rejected {
 			who.DeniedBy = append(who.DeniedBy, rule.FullName(f.Policy))
 		}
+	}
+	if len(who.DeniedBy) > 0 && len(rest.rules) < len(w.rules) {
+		// A subject who is denied a part is not denied: what is left decides.
+		parts := w.denials(&asked)
+		denied := who.DeniedBy
+		who.DeniedBy = nil
+		rest.deny(ctx, r, rest, who)
+		for _, via := range denied {
+			i := slices.IndexFunc(parts, func(d whoCan) bool { return d.Via == via && d.part != "" })
+			if i >= 0 && !slices.Contains(who.DeniedBy, via) {
+				who.If = append(who.If, "denied "+parts[i].part+" by "+via)
+			}
+		}
+		return
 	}
 	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
 	// A request that depends on conditions may be allowed for some.
@@ -270,12 +292,62 @@ func (w *World) denials(r *usher.Request) []whoCan {
 		if slices.ContainsFunc(all, func(d whoCan) bool { return d.Via == via }) {
 			continue
 		}
+		part := w.partOf(one.Policy, &q)
 		for _, who := range subjectsOf(one.Policy) {
-			who.Via, who.If = via, conditionsOf(one.Policy)
+			who.Via, who.If, who.part = via, conditionsOf(one.Policy), part
+			if part != "" {
+				who.If = append([]string{part}, who.If...)
+			}
 			all = append(all, who)
 		}
 	}
 	return all
+}
+
+// part says for which names and namespaces alone a rule denies what is asked without one; empty if it denies all of it.
+// API servers do ask about collections, and about objects that have no name yet: these are denied as a whole.
+func part(one *authz.Rule, q *authz.Query) string {
+	if one.Policy.Effect != authz.Deny || q.NonResource || q.Verb.Extent != authz.One || authz.HasSelectors(q.Verb.Text) {
+		return ""
+	}
+	var all []string
+	if q.Name.Extent == authz.All && !one.Names.Any {
+		all = append(all, "names "+one.Names.String())
+	}
+	if q.Namespace.Extent == authz.All && !one.Namespaces.Any {
+		all = append(all, "namespaces "+one.Namespaces.String())
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return printable.Line("for " + strings.Join(all, " in "))
+}
+
+// partOf says the same of all rules of a policy that are for q.
+func (w *World) partOf(p *authz.Policy, q *authz.Query) string {
+	var parts []string
+	for _, one := range w.rules {
+		if one.Policy != p || !one.IsFor(q) {
+			continue
+		}
+		of := part(one, q)
+		if of == "" {
+			return ""
+		}
+		parts = append(parts, of)
+	}
+	return strings.Join(parts, " and ")
+}
+
+// withoutParts returns the world without the rules that deny only a part of what is asked.
+func (w *World) withoutParts(r *usher.Request) *World {
+	q := authz.QueryOf(r, nil)
+	rest := *w
+	rest.rules = slices.DeleteFunc(slices.Clone(w.rules), func(one *authz.Rule) bool { return one.IsFor(&q) && part(one, &q) != "" })
+	if len(rest.rules) < len(w.rules) {
+		rest.Engine = authzengine.New(authzindex.New(rest.rules), authzengine.Options{})
+	}
+	return &rest
 }
 
 // mayDeny returns the policies that deny a request for at least one user.
@@ -303,15 +375,21 @@ func (r *whoReport) print(out io.Writer) error {
 	for _, who := range r.Who {
 		fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\n", who.Kind, who.Name, who.Via, dash(strings.Join(who.If, "; ")), dash(strings.Join(who.DeniedBy, ", ")))
 	}
-	if err := table.Flush(); err != nil || len(r.Denied) == 0 {
+	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nDenied, also to those above who are in such a group:")
-	fmt.Fprintln(table, "SUBJECT\tBY\tIF")
+	if len(r.Denied) > 0 {
+		fmt.Fprintln(out, "\nDenied, also to those above who are in such a group:")
+		fmt.Fprintln(table, "SUBJECT\tBY\tIF")
+	}
 	for _, who := range r.Denied {
 		fmt.Fprintf(table, "%s %s\t%s\t%s\n", who.Kind, who.Name, who.Via, dash(strings.Join(who.If, "; ")))
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil || !r.refusable {
+		return err
+	}
+	_, err := io.WriteString(out, refusableNote)
+	return err
 }
 
 func dash(text string) string { return cmp.Or(text, "-") }
