@@ -326,6 +326,11 @@ func TestNearest(t *testing.T) {
 			names[p.Name] = true
 		}
 	}
+	for _, template := range []string{"k8srequiredlabels", "k8spspprivilegedcontainer", "k8spspreadonlyrootfilesystem"} {
+		if gatekeeper.Nearest(template) == "" {
+			t.Errorf("%s: no policy of the library", template)
+		}
+	}
 	for template, policy := range gatekeeper.Templates() {
 		if !names[policy] {
 			t.Errorf("%s: %q is not in the library", template, policy)
