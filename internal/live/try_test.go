@@ -221,6 +221,10 @@ func TestSlowRulesAreTold(t *testing.T) {
 			}
 		}
 	}()
+	// That it costs too much on what it was tried on is said of where that is.
+	ofAll := func(all []rule.Problem) []rule.Problem {
+		return slices.DeleteFunc(slices.Clone(all), func(p rule.Problem) bool { return p.Field != "spec" })
+	}
 	var written, stored []rule.Problem
 	// While the machine is busy, there may be no time to try it at all.
 	for generation := 1; generation <= 10 && (len(written) == 0 || len(stored) == 0); generation++ {
@@ -228,14 +232,13 @@ func TestSlowRulesAreTold(t *testing.T) {
 		func() {
 			ctx, cancel := context.WithTimeout(t.Context(), compile.LongestTrial)
 			defer cancel()
-			written = lockout.With(try.Problems, lockout.Options{})(ctx, compile.Policy(policy))
-			written = slices.DeleteFunc(written, func(p rule.Problem) bool { return p.Field == "" }) // On which requests it was not tried.
+			written = ofAll(lockout.With(try.Problems, lockout.Options{})(ctx, compile.Policy(policy)))
 		}()
 		a.update(set(policy))
 		if err := h.live.WaitTried(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		stored = h.live.Policies()[0].Problems
+		stored = ofAll(h.live.Policies()[0].Problems)
 	}
 	if len(written) != 1 || written[0].Severity != rule.Warning || written[0].Field != "spec" || written[0].Policy.Name != "p" {
 		t.Errorf("when it is written: %v", written)

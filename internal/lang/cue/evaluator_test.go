@@ -208,7 +208,7 @@ func TestWithoutEvaluator(t *testing.T) {
 		t.Errorf("what closures leave to the evaluator: %v", err)
 	}
 	p, problems = cue.Compile(t.Context(), "#A: 1\nobject: _\nvalidate: valid: object.n == #A", cue.Validate, o)
-	if p != nil || len(problems) != 1 || !strings.Contains(problems[0].What, "it has a definition") || !strings.Contains(problems[0].Do, "cue.Main") {
+	if p != nil || len(problems) != 1 || !strings.Contains(problems[0].What, "it has a definition") || !strings.Contains(problems[0].Do, "live.Main") {
 		t.Errorf("program %v, problems %v", p, problems)
 	}
 }
