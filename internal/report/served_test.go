@@ -7,6 +7,7 @@ import (
 	"time"
 
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/report"
 )
 
 // TestEnforcedMeansThatItCanBeAskedFor: a policy about requests to authorize is enforced only if a live replica answers
@@ -41,16 +42,23 @@ func TestEnforcedMeansThatItCanBeAskedFor(t *testing.T) {
 	})
 }
 
+// authorizing returns a cluster with the policy a, which is about requests to authorize, and what a replica has of it.
+func authorizing(t *testing.T) (*cluster, report.Snapshot) {
+	t.Helper()
+	c := newCluster(t)
+	c.resource = usherv1alpha1.GroupVersion.WithResource("clusterauthorizationpolicies")
+	c.create("a", "u", 1)
+	access := good(1)
+	access.Policies[0].Policy.Kind = "ClusterAuthorizationPolicy"
+	return c, access
+}
+
 // TestEnforcedMeansThatSomebodyAsks: a policy about requests to authorize is not said to be enforced while no API server has
 // asked any live replica.
 func TestEnforcedMeansThatSomebodyAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.resource = usherv1alpha1.GroupVersion.WithResource("clusterauthorizationpolicies")
-		c.create("a", "u", 1)
-		access := good(1)
-		access.Policies[0].Policy.Kind = "ClusterAuthorizationPolicy"
+		c, access := authorizing(t)
 		one := c.replica("one")
 		one.Observe(access)
 		time.Sleep(30 * time.Second)
@@ -82,11 +90,7 @@ func TestEnforcedMeansThatSomebodyAsks(t *testing.T) {
 func TestARestartIsNotAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.resource = usherv1alpha1.GroupVersion.WithResource("clusterauthorizationpolicies")
-		c.create("a", "u", 1)
-		access := good(1)
-		access.Policies[0].Policy.Kind = "ClusterAuthorizationPolicy"
+		c, access := authorizing(t)
 		one, stop := c.stoppable("one")
 		one.Registry().Serves("asked", "asked")
 		one.Observe(access)

@@ -217,7 +217,7 @@ type Recorder struct{ program Program }
 // evaluation was stopped.
 func (r *Recorder) Eval(variables closure.Framed) (ref.Val, interpreter.EvalState) {
 	var state interpreter.EvalState
-	value, err := r.program.observe(variables, countedTime, func(s any) { state, _ = s.(interpreter.EvalState) })
+	value, err := r.program.observe(variables, allowance.CountedTime, func(s any) { state, _ = s.(interpreter.EvalState) })
 	if err != nil && value == nil {
 		value = types.WrapErr(err)
 	}
@@ -248,11 +248,11 @@ func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost ui
 		return Value(native), 0, nil
 	}
 	var tracker *interpreter.CostTracker
-	value, err = p.observe(framed, countedTime, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
+	value, err = p.observe(framed, allowance.CountedTime, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
 	if tracker != nil {
 		return value, tracker.ActualCost(), err
 	}
-	if exceeded, ok := errors.AsType[*allowance.ExceededError](err); ok && exceeded.Allowed == int64(countedTime) && !exceeded.Call {
+	if exceeded, ok := errors.AsType[*allowance.ExceededError](err); ok && exceeded.Allowed == int64(allowance.CountedTime) && !exceeded.Call {
 		// No expression within the limit takes so long, and API servers would have stopped it before.
 		return nil, p.limit + 1, errLimit
 	}
@@ -262,13 +262,8 @@ func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost ui
 // errLimit is the error of cel-go for an expression whose cost exceeds its limit.
 var errLimit = interpreter.EvalCancelledError{Message: "operation cancelled: actual cost limit exceeded", Cause: interpreter.CostLimitExceeded}
 
-const (
-	// countedTime is what closures may take for an expression that cel-go then evaluates: more than those
-	// do which are within the budget of API servers.
-	countedTime = 200 * time.Millisecond
-	// slower is how much longer cel-go takes than closures are estimated to take.
-	slower = 3
-)
+// slower is how much longer cel-go takes than closures are estimated to take.
+const slower = 3
 
 // observe has closures evaluate the program, and then cel-go.
 func (p *Program) observe(variables closure.Framed, limit time.Duration, observer func(any)) (value ref.Val, err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/lang/cel/meter"
 	"github.com/usher-dev/usher/internal/lang/quantity"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // What calls take at most, in nanoseconds and bytes: see [meter.Bound].
@@ -282,8 +283,8 @@ func validation(m *meter.Meter, _, text, _, _ ref.Val) {
 }
 
 // asking is for questions to the authorizer, which are requests to API servers: no more of them fit into
-// countedTime than into the budget of API servers.
-func asking(m *meter.Meter, _, _, _, _ ref.Val) { m.Shorten(countedTime * 33 / 100) }
+// [allowance.CountedTime] than into the budget of API servers.
+func asking(m *meter.Meter, _, _, _, _ ref.Val) { m.Shorten(allowance.CountedTime * 33 / 100) }
 
 // matchingText is for a pattern that is computed.
 func matchingText(m *meter.Meter, text, pattern, _, _ ref.Val) {

@@ -3,13 +3,18 @@ package allowance
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
+// CountedTime is the processor time that closures may take for an expression whose cost is then counted as API servers
+// do: nearly all that cost no more than these allow take less.
+const CountedTime = 200 * time.Millisecond
+
 // exceeded are parts of the errors of programs that take too much, each with the limit if the error does not name it.
 var exceeded = []struct{ says, limit string }{
-	{"actual cost limit exceeded", "an expression may cost " + strconv.Itoa(celconfig.PerCallLimit) + ", as in API servers, and take 200ms of processor time until that is counted: "},
+	{"actual cost limit exceeded", "an expression may cost " + strconv.Itoa(celconfig.PerCallLimit) + ", as in API servers, and take " + CountedTime.String() + " of processor time until that is counted: "},
 	{"running out of cost budget", "the expressions of a policy may cost " + strconv.Itoa(celconfig.RuntimeCELCostBudget) + " in all, its matchConditions " +
 		strconv.Itoa(celconfig.RuntimeCELCostBudgetMatchConditions) + ", as in API servers: "},
 	{"takes too long: it needs at least ", ""},

@@ -292,7 +292,8 @@ func written(policy api.Object) (*v1alpha1.PolicyStatus, map[string]any, error) 
 	return &status, spec, nil
 }
 
-// unenforced returns why the version of a policy that is written is not enforced, and whether one is in force; "" if there is nothing to say, or that it is not proven says it.
+// unenforced returns why the version of a policy that is written is not enforced, and whether one is in force; "" if
+// there is nothing to say, or that it is not proven says it.
 func unenforced(policy api.Object, status *v1alpha1.PolicyStatus, unproven bool) (what string, inForce bool) {
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	switch {
