@@ -25,3 +25,14 @@ func Fault(err error) (line int, reason string) {
 	}
 	return line, reason
 }
+
+// unrendered finds what only Helm templates have, and not text that is meant for other templates.
+var unrendered = regexp.MustCompile(`\{\{-?\s*([.$]|/\*|(block|define|else|end|if|include|range|template|toYaml|tpl|with)\b)`)
+
+// Unrendered returns what to do about text that is not YAML because it is a Helm template, after a semicolon, or "".
+func Unrendered(text []byte) string {
+	if !unrendered.Match(text) {
+		return ""
+	}
+	return "; this is a Helm template, render it first: helm template CHART -n NAMESPACE | usher decide -p POLICIES -n NAMESPACE -f -, or for policies: helm template CHART | usher check -"
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -95,7 +96,7 @@ func (d Document) Values() ([]any, error) {
 func appendYAML(values []any, text []byte) ([]any, error) {
 	raw, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w%s", err, Unrendered(text))
 	}
 	var value any
 	if err := utiljson.Unmarshal(raw, &value); err != nil {

@@ -123,7 +123,7 @@ func yamlError(d document, err error) []found {
 	if slices.ContainsFunc(lines[min(max(line-2, 0), len(lines)):min(line, len(lines))], quotedBeginning.MatchString) {
 		text += "; a value that begins with a quote ends with the next one: write |- after the colon, and the whole text on a line of its own below"
 	}
-	return broken(d.within(line), fmt.Errorf("parse YAML: %s", text))
+	return broken(d.within(line), fmt.Errorf("parse YAML: %s%s", text, manifest.Unrendered(d.Text)))
 }
 
 // quotedBeginning finds a value, such as an expression, of which YAML takes the beginning for the whole, because it

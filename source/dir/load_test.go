@@ -189,6 +189,14 @@ func TestLoad(t *testing.T) {
 			},
 		},
 		{
+			reason: "a Helm template",
+			files:  map[string]string{"a.yaml": "a: {{ .Values.a }}\n---\na: {{ request.object }}\n"},
+			want: []string{
+				"! a.yaml:1: parse YAML: invalid map key: map[interface {}]interface {}{\".Values.a\":interface {}(nil)}; this is a Helm template, render it first: helm template CHART -n NAMESPACE | usher decide -p POLICIES -n NAMESPACE -f -, or for policies: helm template CHART | usher check -",
+				"! a.yaml:2: parse YAML: invalid map key: map[interface {}]interface {}{\"request.object\":interface {}(nil)}",
+			},
+		},
+		{
 			reason: "what follows a value without a marker is not left unread",
 			files: map[string]string{
 				"a.yaml": policy(cop, "one") + "---\n# first\n{\"kind\": \"x\"}\n{\"kind\": \"y\"}\n",
