@@ -63,6 +63,7 @@ func TestExpectationsOfAdmissionPolicies(t *testing.T) {
 		{"an annotation that should not be there", admissionCase, `{auditAnnotations: {p/who: null}}`, policytest.Failed, `auditAnnotations[p/who]: expected to be absent, got "jane"`},
 		{"a condition excludes the request", other, `{noMatch: true}`, policytest.Passed, ""},
 		{"allowed because a condition excludes the request", other, `{allowed: true}`, policytest.Passed, ""},
+		{"a denial that a condition keeps from the request", other, `{allowed: false}`, policytest.Failed, "ValidatingAdmissionPolicy p binding p skipped: matchConditions[web] is false"},
 		{"a rule that is for the request", admissionCase, `{noMatch: true}`, policytest.Failed, "expected that no rule matches; ValidatingAdmissionPolicy p binding p warned, and did not deny"},
 		{
 			"no rule is for the resource", strings.Replace(admissionCase, "kind: Pod", "kind: Secret", 1), `{allowed: true}`, policytest.Failed,

@@ -166,9 +166,12 @@ func ran(d usher.Decision) string {
 	return b.String()
 }
 
-// done says what a rule did, and of one that failed without denying the request which field keeps it from that.
+// done says what a rule did, of one that turned out not to be for the request why, and of one that failed without denying the request which field keeps it from that.
 func done(f *usher.Finding) string {
-	if f.Outcome != usher.Passed || len(f.Checks) == 0 {
+	switch {
+	case f.Outcome == usher.Skipped && f.Message != "":
+		return "skipped: " + f.Message
+	case f.Outcome != usher.Passed || len(f.Checks) == 0:
 		return string(f.Outcome)
 	}
 	var actions []string
