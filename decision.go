@@ -216,6 +216,9 @@ type Exemption struct {
 	Reason    string    `json:"reason"`
 	Owner     string    `json:"owner"`
 	ExpiresAt time.Time `json:"expiresAt"`
+	// Checks are the parts of the rule that had something to say, and have nothing with the exemption; a rule without parts
+	// is one itself. A rule that would have changed the object, and no more, has none.
+	Checks []Check `json:"-"`
 }
 
 // A NotExempt is a policy exemption that did not apply to a request.

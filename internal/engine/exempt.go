@@ -29,7 +29,7 @@ type judgement struct {
 	res    result
 	err    error
 	// applied are the exemptions that made a difference, and not those that did not.
-	applied []*rule.Exemption
+	applied []application
 	not     []usher.NotExempt
 	// nearly are those of not that one clause excludes, which is not that they are for other objects.
 	nearly []usher.NotExempt
@@ -99,7 +99,7 @@ func (j *judging) judge(ctx context.Context) judgement {
 				judged.nearly = append(judged.nearly, not)
 			}
 		case len(x.Validations) == 0 && len(x.Images) == 0:
-			return judgement{exempt: true, applied: []*rule.Exemption{x.Exemption}}
+			return judgement{exempt: true, applied: []application{{x.Exemption, j.parts()}}}
 		default:
 			partial = append(partial, x)
 		}
@@ -238,12 +238,7 @@ func (j *judging) narrow(ctx context.Context, partial []*rule.Exempting, judged 
 		return
 	}
 	judged.res, judged.err, judged.exempt = res, nil, !res.says()
-	for _, x := range partial {
-		covers := func(c usher.Check) bool { return x.Validations.Covers(&c) }
-		if len(x.Validations) == 0 || slices.Contains(used, x) || len(x.Images) == 0 && slices.ContainsFunc(j.said.checks, covers) {
-			judged.applied = append(judged.applied, x.Exemption)
-		}
-	}
+	judged.applied = j.applied(partial, used, res.checks)
 }
 
 // validationsWithout adds to the exempt validations those that hold without the containers which
@@ -362,7 +357,7 @@ func (r *result) silence() result {
 // said without them.
 func (j *judgement) tell(before string, res *result, f *usher.Finding) {
 	for _, x := range j.applied {
-		f.Exemptions = append(f.Exemptions, usher.Exemption{PolicyRef: x.Ref, Reason: x.Reason, Owner: x.Owner, ExpiresAt: x.Expires})
+		f.Exemptions = append(f.Exemptions, usher.Exemption{PolicyRef: x.Ref, Reason: x.Reason, Owner: x.Owner, ExpiresAt: x.Expires, Checks: x.covered})
 		switch {
 		case x.Action == rule.ExemptWarn:
 			res.warnings = append(res.warnings, fmt.Sprintf("exempt from %s until %s (%s)", f.Policy, x.Expires.UTC().Format(time.RFC3339), x.Ref))

@@ -92,7 +92,7 @@ func lines(said []judge.Judgement) string {
 			}
 			_, _ = fmt.Fprintf(&b, ": %s", r.Message)
 			if r.Exemption != nil {
-				_, _ = fmt.Fprintf(&b, " [%s]", r.Exemption.PolicyRef)
+				_, _ = fmt.Fprintf(&b, " [%s, without it %s]", r.Exemption.PolicyRef, r.WithoutExemption)
 			}
 			b.WriteByte('\n')
 		}

@@ -175,8 +175,7 @@ func (p *Plan) bothWays(phase usher.Phase) bool {
 // passes.
 func (c *collector) addResults(j *Judgement, f *usher.Finding) bool {
 	for i := range f.Exemptions {
-		x := &f.Exemptions[i]
-		c.addResult(j, f, &result.Result{Rule: f.Rule, Status: result.Skip, Message: "exempt: " + x.Reason, Exemption: x})
+		c.addExempted(j, f, f.Exemptions[i])
 	}
 	if f.Outcome == usher.Exempted {
 		return true
@@ -210,6 +209,26 @@ func (c *collector) addResults(j *Judgement, f *usher.Finding) bool {
 	return f.Outcome != usher.Passed || len(f.Exemptions)+len(f.Checks) > 0
 }
 
+// addExempted adds a result for each part of a rule from which an exemption exempts the object.
+func (c *collector) addExempted(j *Judgement, f *usher.Finding, x usher.Exemption) {
+	covered := x.Checks
+	x.Checks = nil
+	exempt := result.Result{Rule: f.Rule, Status: result.Skip, Message: "exempt: " + x.Reason, Exemption: &x, WithoutExemption: result.Warn}
+	if len(covered) == 0 {
+		c.addResult(j, f, &exempt)
+	}
+	for i := range covered {
+		check, one := &covered[i], exempt
+		one.Rule, one.Validation, one.Field, one.Severity = check.Name, check.Validation, check.Field, check.Severity
+		one.WithoutExemption, one.Actions = statusOf(check), check.Actions
+		if check.PodsDenied {
+			// Nothing else tells it from a result that is only recorded: a workload has no such action.
+			one.Actions = nil
+		}
+		c.addResult(j, f, &one)
+	}
+}
+
 // statusOf returns the status of a part of a rule.
 func statusOf(c *usher.Check) result.Status {
 	switch {
@@ -234,8 +253,11 @@ func (c *collector) addResult(j *Judgement, f *usher.Finding, r *result.Result) 
 	r.Message = printable.Cut(r.Message, maxMessage)
 	for i := range j.Results {
 		other := &j.Results[i]
-		if other.Rule == r.Rule && other.Message == r.Message && other.Field == r.Field && other.Exemption == nil && r.Exemption == nil {
+		if other.Rule == r.Rule && other.Message == r.Message && other.Field == r.Field && sameExemption(other, r) {
 			other.Actions = union(other.Actions, r.Actions)
+			if worse(r.WithoutExemption, other.WithoutExemption) {
+				other.WithoutExemption = r.WithoutExemption
+			}
 			if worse(r.Status, other.Status) {
 				other.Status = r.Status
 			}
@@ -249,6 +271,13 @@ func (c *collector) addResult(j *Judgement, f *usher.Finding, r *result.Result) 
 		*r = result.Result{Policy: r.Policy, Rule: f.Rule, Status: r.Status, Category: r.Category, Severity: r.Severity, Message: leftOut}
 	}
 	j.Results = append(j.Results, *r)
+}
+
+func sameExemption(a, b *result.Result) bool {
+	if a.Exemption == nil || b.Exemption == nil {
+		return a.Exemption == b.Exemption
+	}
+	return a.Exemption.PolicyRef == b.Exemption.PolicyRef
 }
 
 // leftOut is the message of the last result, if there are too many.

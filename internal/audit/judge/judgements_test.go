@@ -118,6 +118,30 @@ spec:
   validations:
   - {name: host, expression: '`+hostNetwork+`', message: no host network}
   - {name: never, expression: 'false', message: never}`) + exemption("x", "2026-06-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: p, validations: [host]}", ""), object: onHost},
+		{reason: "exempt from each of two by one", policies: objectPolicy("p", "CREATE", "pods", `
+  bindings: [{validationActions: [Warn]}, {validationActions: [Audit]}]
+  validations:
+  - {name: host, expression: '`+hostNetwork+`', message: no host network}
+  - {name: never, severity: low, expression: 'false', message: never}`) +
+			exemption("x", "2026-06-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: p, validations: [host]}", "") +
+			exemption("z", "2026-06-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: p, validations: [never]}", ""), object: onHost},
+		{reason: "exempt from an error", policies: objectPolicy("p", "CREATE", "pods", "  validations: [{expression: 'object.spec.priority > 0'}]") +
+			exemption("x", "2026-06-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: p}", ""), object: onHost},
+		{reason: "exempt from a rule without parts, and from changes", policies: `
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterValidatePolicy
+metadata: {name: p}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: Pod}]
+  validateRules: [{targetOperations: [CREATE], cue: 'validate: {valid: false, reason: "never"}'}]
+---
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: q}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/priority", value: 1}]'}}]
+` + exemption("x", "2026-06-01T00:00:00Z", "{kind: ClusterValidatePolicy, name: p}, {kind: ClusterObjectPolicy, name: q}", ""), object: onHost},
 		{reason: "no longer exempt", policies: objectPolicy("p", "CREATE", "pods", validation) + exemption("x", "2026-02-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: p}", ""), object: onHost},
 		{reason: "exempt are the requests of some users", policies: objectPolicy("p", "CREATE", "pods", validation) +
 			exemption("x", "2026-06-01T00:00:00Z", "{kind: ClusterObjectPolicy, name: p}", "  subjects: [{users: [joe]}]"), object: onHost},

@@ -115,6 +115,9 @@ type Result struct {
 	Actions []usher.Action `json:"actions,omitempty"`
 	// Exemption is the one that applies; nil if none does.
 	Exemption *usher.Exemption `json:"exemption,omitempty"`
+	// WithoutExemption is the status that there would be without it, and Actions what admission would then do; empty if
+	// none applies.
+	WithoutExemption Status `json:"withoutExemption,omitempty"`
 }
 
 // A Summary counts results: one for each object and rule that is for it, or more if several parts of

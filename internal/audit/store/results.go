@@ -29,7 +29,7 @@ type keptResult struct {
 // An origin is what results of a part of a rule have in common.
 type origin struct {
 	rule, validation, category string
-	status                     result.Status
+	status, without            result.Status
 	severity                   usher.Severity
 	actions                    string
 }
@@ -148,7 +148,7 @@ func (p *pool) resultSet(owner *namespace, results []result.Result) *resultSet {
 func keep(r *result.Result) keptResult {
 	return keptResult{
 		origin: unique.Make(origin{
-			rule: r.Rule, validation: r.Validation, category: r.Category, status: r.Status, severity: r.Severity, actions: joined(r.Actions),
+			rule: r.Rule, validation: r.Validation, category: r.Category, status: r.Status, without: r.WithoutExemption, severity: r.Severity, actions: joined(r.Actions),
 		}),
 		message: clip(r.Message, maxMessage), field: clip(r.Field, maxField), exemption: r.Exemption,
 	}
@@ -159,11 +159,12 @@ func (k *keptResult) result(object result.Identity, policy usher.PolicyRef) resu
 	return result.Result{
 		Object: object, Policy: policy, Rule: o.rule, Validation: o.validation, Status: o.status, Message: k.message, Field: k.field,
 		Category: o.category, Severity: o.severity, Actions: split(o.actions), Exemption: k.exemption,
+		WithoutExemption: o.without,
 	}
 }
 
 func (h *hasher) result(r *result.Result) {
-	for _, text := range []string{r.Rule, r.Validation, r.Category, string(r.Status), string(r.Severity), r.Message, r.Field} {
+	for _, text := range []string{r.Rule, r.Validation, r.Category, string(r.Status), string(r.WithoutExemption), string(r.Severity), r.Message, r.Field} {
 		h.text(text)
 	}
 	h.number(uint64(len(r.Actions)))

@@ -62,7 +62,7 @@ func report() *format.Report {
 			{Result: result.Result{Object: web, Policy: policy("host"), Rule: "spec.validations[0]", Status: result.Fail, Message: "spec.hostNetwork must not be true, because pods on the network of their node get around every NetworkPolicy", Field: "spec.hostNetwork", Severity: "critical"}, File: "deploy/web app.yaml", Line: 9},
 			{Result: result.Result{Object: pod, Policy: policy("host"), Rule: "spec.validations[0]", Status: result.Warn, Message: "would change spec.hostNetwork", Severity: "high"}, File: "-"},
 			{Result: result.Result{Object: pod, Policy: policy("broken"), Rule: "spec.validations[0]", Status: result.Error, Message: "no such key: x"}, File: "/srv/pod.yaml"},
-			{Result: result.Result{Object: pod, Policy: policy("tags"), Rule: "spec.validations[0]", Status: result.Skip, Message: "exempt: moved in March", Severity: "low", Exemption: exemption}},
+			{Result: result.Result{Object: pod, Policy: policy("tags"), Rule: "spec.validations[0]", Status: result.Skip, Message: "exempt: moved in March", Severity: "low", Exemption: exemption, WithoutExemption: result.Fail, Actions: []usher.Action{usher.ActAudit}}},
 			{Result: result.Result{Object: result.Identity{APIVersion: "metrics.k8s.io/v1beta1", Kind: "*"}, Status: result.Error, Message: "*.metrics.k8s.io cannot be read: the server is currently unable to handle the request"}},
 		},
 		Policies: []result.PolicySummary{

@@ -100,6 +100,7 @@ type (
 	}
 	sarifSuppression struct {
 		Kind          string `json:"kind"`
+		Status        string `json:"status"`
 		Justification string `json:"justification"`
 	}
 )
@@ -262,10 +263,15 @@ func isLink(text string) bool {
 }
 
 func sarifResultOf(r *Result, id string) sarifResult {
+	field := r.Field
+	if unexempted(r) == result.Warn && len(r.Actions) == 0 {
+		// It is the first of those that would change, and there is one result for all.
+		field = ""
+	}
 	about := sarifResult{
 		RuleID: id, Kind: "fail", Level: level(r), Message: sarifMessage(r.sentence()),
 		Locations:    []sarifLocation{{Physical: physical(r), Logical: []sarifLogical{{printable.Line(r.Object.Name), title(r.Object), "resource"}}}},
-		Fingerprints: map[string]string{"usherResult/v1": fingerprint(id, r.Rule, r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name, r.Field, r.File)},
+		Fingerprints: map[string]string{"usherResult/v1": fingerprint(id, r.Rule, r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name, field, r.File)},
 		Properties:   map[string]any{"status": r.Status},
 	}
 	if r.Field != "" {
@@ -273,7 +279,7 @@ func sarifResultOf(r *Result, id string) sarifResult {
 	}
 	switch {
 	case r.Exemption != nil:
-		about.Suppressions = []sarifSuppression{{"external", printable.Line(r.Exemption.String() + ": " + r.Exemption.Reason)}}
+		about.Suppressions = []sarifSuppression{{"external", "accepted", printable.Line(r.Exemption.String() + ": " + r.Exemption.Reason)}}
 	case r.Status == result.Skip:
 		about.Kind, about.Level = "notApplicable", "none"
 	case r.Status == result.Pass:
@@ -282,14 +288,18 @@ func sarifResultOf(r *Result, id string) sarifResult {
 	return about
 }
 
-// level is the level of a result: what would be denied is an error, and so is a rule without a result; a warning is
-// one, and what is only recorded is a note.
+// unexempted is the status of a result, or the one that it would have without its exemption: code scanning knows a
+// suppressed result by what it was.
+func unexempted(r *Result) result.Status { return cmp.Or(r.WithoutExemption, r.Status) }
+
+// level is the level of a result, or of what it would be without its exemption: what would be denied is an error, and so
+// is a rule without a result; a warning is one, and what is only recorded is a note.
 func level(r *Result) string {
 	denied := len(r.Actions) == 0 || slices.Contains(r.Actions, usher.ActDeny) || strings.HasPrefix(r.Message, result.OfPods)
-	switch {
-	case r.Status == result.Warn, r.Status == result.Fail && !denied && slices.Contains(r.Actions, usher.ActWarn):
+	switch status := unexempted(r); {
+	case status == result.Warn, status == result.Fail && !denied && slices.Contains(r.Actions, usher.ActWarn):
 		return "warning"
-	case r.Status == result.Fail && !denied:
+	case status == result.Fail && !denied:
 		return "note"
 	}
 	return "error"

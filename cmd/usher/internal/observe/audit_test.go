@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
@@ -168,4 +169,96 @@ func TestAuditOfAServer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSARIFOfExemptedResults: with exemptions the results are those without them, and suppressed.
+func TestSARIFOfExemptedResults(t *testing.T) {
+	t.Parallel()
+	const policy, exempt = `apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: %[1]s}
+spec:
+  %[2]s
+  matchConstraints:
+    resourceRules: [{apiGroups: ["", apps], apiVersions: [v1], operations: [CREATE], resources: [pods, deployments]}]
+  %[3]s
+---
+`, `apiVersion: usher.dev/v1alpha1
+kind: ClusterPolicyExemption
+metadata: {name: %[1]s-%[2]d}
+spec: {reason: a migration, owner: ops, expiresAt: "2999-01-31T12:00:00Z", policyRefs: [{kind: ClusterObjectPolicy, name: %[1]s%[3]s}]}
+---
+`
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	host := `validations: [{name: host, expression: "!object.spec.hostNetwork", message: on a host}, {name: never, expression: "false", message: never}]`
+	var policies, exemptions strings.Builder
+	for name, spec := range map[string][]string{
+		"deny": {"", host}, "warn": {"bindings: [{validationActions: [Warn]}]", host}, "record": {"bindings: [{validationActions: [Audit]}]", host}, "error": {"", `validations: [{expression: object.spec.none == 1}]`},
+		"changes": {"", `mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/priority", value: 1}]'}}]`},
+	} {
+		fmt.Fprintf(&policies, policy, name, spec[0], spec[1])
+		if name == "warn" {
+			fmt.Fprintf(&exemptions, exempt, name, 0, ", validations: [host]")
+			fmt.Fprintf(&exemptions, exempt, name, 1, ", validations: [never]")
+			continue
+		}
+		fmt.Fprintf(&exemptions, exempt, name, 0, "")
+	}
+	pod := write("pod.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostNetwork: true, containers: [{name: a, image: a}]}}`)
+	deployment := write("deployment.yaml", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {a: a}}, template: {metadata: {labels: {a: a}}, spec: {hostNetwork: true, containers: [{name: a, image: a}]}}}}`)
+	args := []string{"audit", "-o", "sarif", "--fail-on", "none", "-p", write("policies.yaml", policies.String()), pod, deployment}
+	plain, suppressed := sarifOf(t, args), sarifOf(t, append(args, "-p", write("exemptions.yaml", exemptions.String())))
+	if len(plain) < 12 {
+		t.Errorf("%d results", len(plain))
+	}
+	for key, why := range plain {
+		if why != "" || !strings.HasPrefix(suppressed[key], "external accepted ClusterPolicyExemption ") || !strings.HasSuffix(suppressed[key], ": a migration") {
+			t.Errorf("%s: suppressed %q without an exemption, and %q with one", key, why, suppressed[key])
+		}
+	}
+	if len(suppressed) != len(plain) {
+		t.Errorf("%d results, want %d: %v", len(suppressed), len(plain), suppressed)
+	}
+}
+
+// sarifOf returns the suppressions of results by what code scanning knows these by.
+func sarifOf(t *testing.T, args []string) map[string]string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	newRoot := func(s cli.Streams) *cobra.Command {
+		root := &cobra.Command{Use: "usher"}
+		root.AddCommand(observe.Audit(s))
+		return root
+	}
+	if status := cli.Execute(t.Context(), newRoot, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}, args); status != cli.ExitOK {
+		t.Fatalf("status %d: %s%s", status, &out, &errs)
+	}
+	var log struct {
+		Runs []struct {
+			Results []struct {
+				RuleID, Level       string
+				PartialFingerprints map[string]string
+				Suppressions        []struct{ Kind, Status, Justification string }
+			}
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &log); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, r := range log.Runs[0].Results {
+		why := ""
+		for _, s := range r.Suppressions {
+			why += s.Kind + " " + s.Status + " " + s.Justification
+		}
+		all[fmt.Sprint(r.RuleID, " ", r.Level, " ", r.PartialFingerprints)] = why
+	}
+	return all
 }
