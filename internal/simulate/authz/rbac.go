@@ -142,6 +142,25 @@ func (b *RBAC) grants(bound func(*Binding) bool, wanted func(*rbacv1.PolicyRule)
 	return all
 }
 
+// errUnread says that a role may exist, but could not be read.
+var errUnread = errors.New("could not be read")
+
+// Unread returns the bindings that cover a request, and whose role could not be read: those to a user, or all if that is
+// nil. They are shared: do not change them.
+func (b *RBAC) Unread(r *usher.Request, user *usher.User) []*Binding {
+	var all []*Binding
+	for i := range b.bindings {
+		binding := &b.bindings[i]
+		if !binding.covers(r) || user != nil && binding.subject(user) == nil {
+			continue
+		}
+		if _, err := b.rules(binding); errors.Is(err, errUnread) {
+			all = append(all, binding)
+		}
+	}
+	return all
+}
+
 // rules are those of the role that a binding refers to.
 func (b *RBAC) rules(binding *Binding) ([]rbacv1.PolicyRule, error) {
 	key := roleKey{name: binding.Role.Name}
@@ -159,7 +178,7 @@ func (b *RBAC) rules(binding *Binding) ([]rbacv1.PolicyRule, error) {
 	rules, ok := b.roles[key]
 	switch {
 	case !ok && slices.Contains(b.unread, resource+"s"):
-		return nil, fmt.Errorf("%s %q could not be read", resource, binding.Role.Name)
+		return nil, fmt.Errorf("%s %q %w", resource, binding.Role.Name, errUnread)
 	case !ok:
 		return nil, apierrors.NewNotFound(rbacv1.Resource(resource), binding.Role.Name)
 	}

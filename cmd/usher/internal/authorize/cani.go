@@ -158,6 +158,9 @@ func (w *World) Explain(ctx context.Context, r *usher.Request) (*canIReport, err
 		if step.Asked && step.Answer.Verdict != usher.NoOpinion {
 			report.Stage = step.Stage
 		}
+		if why := w.unknown(r, step.Stage, step.Answer.Reason); step.Asked && step.Answer.Verdict == usher.NoOpinion && why != "" {
+			stage.Verdict, stage.Reason = notKnown, why
+		}
 		report.Stages = append(report.Stages, stage)
 	}
 	report.Passes = explain.Passes(r, x, answer.Verdict)

@@ -38,9 +38,13 @@ type canIReport struct {
 	refusable bool
 }
 
+// notKnown is the verdict of a stage that may allow or deny by what could not be read.
+const notKnown = "not known"
+
 type stageReport struct {
-	Name    string `json:"name"`
-	Asked   bool   `json:"asked"`
+	Name  string `json:"name"`
+	Asked bool   `json:"asked"`
+	// Verdict is allow, deny, no opinion or not known.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
 	// Nearly are rules of RBAC that differ from the request in one thing.

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -93,17 +92,12 @@ func TestTheClusterAnswersDifferently(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask := func(more ...string) (status int, out string) {
-			var stdout, stderr bytes.Buffer
-			args := append([]string{"authz", "can-i", "get", "secrets/db", "-n", "pay", "--as", "jane", "--kubeconfig", kubeconfig}, row.args...)
-			status = cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
-				root := &cobra.Command{Use: "usher"}
-				root.AddCommand(authorize.Command(s))
-				return root
-			}, cli.Streams{Out: &stdout, Err: &stderr}, append(args, more...))
+			args := append([]string{"can-i", "get", "secrets/db", "-n", "pay", "--as", "jane", "--kubeconfig", kubeconfig}, row.args...)
+			status, out, stderr := run(t, append(args, more...)...)
 			if status == cli.ExitUnusable {
-				t.Fatalf("%s: %s", row.reason, stderr.String())
+				t.Fatalf("%s: %s", row.reason, stderr)
 			}
-			return status, stdout.String()
+			return status, out
 		}
 		status, out := ask()
 		lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -118,11 +112,11 @@ func TestTheClusterAnswersDifferently(t *testing.T) {
 	}
 }
 
-// TestTenantAsks: a user who may list a namespace only is answered by what is in it, and told what is not.
-func TestTenantAsks(t *testing.T) {
-	t.Parallel()
+// tenantServer is an API server whose user may list the namespace shop only.
+func tenantServer(t *testing.T) (kubeconfig string) {
+	t.Helper()
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"
-	kubeconfig := answering(t, map[string]string{
+	return answering(t, map[string]string{
 		rbac + "roles": `{"kind": "RoleList", "items": [
 			{"metadata": {"name": "read", "namespace": "shop"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]}]}`,
 		rbac + "rolebindings": `{"kind": "RoleBindingList", "items": [
@@ -137,12 +131,73 @@ func TestTenantAsks(t *testing.T) {
 		"/api/v1/namespaces/shop":                                                 `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}`,
 		"/api/v1/namespaces":                                                      `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}]}`,
 	}, "/apis/")
+}
+
+// run runs a command of usher authz.
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	status = cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
+		root := &cobra.Command{Use: "usher"}
+		root.AddCommand(authorize.Command(s))
+		return root
+	}, cli.Streams{Out: &out, Err: &err}, append([]string{"authz"}, args...))
+	return status, out.String(), err.String()
+}
+
+// TestTenantAsksWhoCan: subjects of roles that the user may not read are not left out in silence.
+func TestTenantAsksWhoCan(t *testing.T) {
+	t.Parallel()
+	kubeconfig := tenantServer(t)
+	const unlisted, unread = "incomplete: you may not list clusterauthorizationpolicies, clusterroles, clusterrolebindings: ",
+		"incomplete: roles could not be read, subjects bound to them may be able to as well: ClusterRole edit\n"
+	for _, row := range []struct {
+		reason  string
+		args    []string
+		status  int
+		out     string
+		unread  bool
+		unknown int
+	}{
+		{"somebody is found", []string{"get", "secrets/db", "-n", "shop"}, cli.ExitOK, "SUBJECT    VIA  ", true, 1},
+		{"nobody is found", []string{"delete", "configmaps/keep", "-n", "shop"}, cli.ExitUnusable, "By what you may read, nobody may delete configmaps keep in namespace shop, ", true, 1},
+		{"RoleBindings do not count", []string{"get", "nodes/a"}, cli.ExitUnusable, "By what you may read, nobody may ", false, 0},
+	} {
+		args := append([]string{"who-can", "--kubeconfig", kubeconfig}, row.args...)
+		status, stdout, stderr := run(t, args...)
+		if status != row.status || !strings.HasPrefix(stdout, row.out) || !strings.Contains(stdout, "\n"+unlisted) || strings.HasSuffix(stdout, "\n"+unread) != row.unread {
+			t.Errorf("%s: exit status %d, not %d, and:\n%s%s", row.reason, status, row.status, stdout, stderr)
+		}
+		_, stdout, _ = run(t, append(args, "-o", "json")...)
+		var report struct {
+			Incomplete bool
+			Unknown    []struct{ Kind, Name, Via string }
+		}
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil || !report.Incomplete || len(report.Unknown) != row.unknown {
+			t.Errorf("%s: as JSON %v:\n%s", row.reason, err, stdout)
+		}
+	}
+	// Files are complete.
+	if _, stdout, _ := run(t, "who-can", "get", "pods", "--rbac", "../../../../examples"); strings.Contains(stdout, "incomplete") {
+		t.Errorf("from files:\n%s", stdout)
+	}
+}
+
+// TestTenantAsks: a user who may list a namespace only is answered by what is in it, and told what is not.
+func TestTenantAsks(t *testing.T) {
+	t.Parallel()
+	kubeconfig := tenantServer(t)
 	for _, row := range []struct {
 		reason   string
 		args     []string
 		status   int
 		out, err string
 	}{
+		{"stages whose answer is not known", []string{"delete", "configmaps/keep", "-n", "shop", "--explain"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: " +
+			`NOT ALLOWED by anybody: RBAC: clusterrole "edit" could not be read` + "\ndelete configmaps keep in namespace shop by jane ()\n" +
+			" 1 node            no opinion\n 2 usher (deny)    not known  you may not list clusterauthorizationpolicies\n" +
+			` 3 rbac            not known  RBAC: clusterrole "edit" could not be read; you may not list clusterrolebindings` + "\n" +
+			" 4 usher (allow)   not known  you may not list clusterauthorizationpolicies\n", ""},
 		{"in the namespace", []string{"get", "secrets/db", "-n", "shop"}, cli.ExitOK, "ALLOWED by rbac", "warning: you may not list clusterauthorizationpolicies, clusterroles, clusterrolebindings: the answer is without them\n" +
 			"warning: you may list authorizationpolicies, roles, rolebindings in namespace shop only: the answer is without those elsewhere\n"},
 		{"by a role that cannot be read", []string{"delete", "configmaps/keep", "-n", "shop"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: " +
@@ -156,24 +211,15 @@ func TestTenantAsks(t *testing.T) {
 		{"in the namespace of the kubeconfig", []string{"get", "secrets/db"}, cli.ExitOK, "ALLOWED by rbac", "note: asked about namespace shop, that of the kubeconfig: -n NAMESPACE is for another, -A for all\n"},
 		{"of what has no namespace", []string{"get", "nodes/a", "--explain"}, cli.ExitOK, "ALLOWED (as the cluster answers)\nFrom what you may read: NOT ALLOWED by anybody\nget nodes a by jane", ""},
 	} {
-		ask := func(more ...string) (status int, stdout, stderr string) {
-			var out, err bytes.Buffer
-			args := slices.Concat([]string{"authz", "can-i", "--kubeconfig", kubeconfig}, row.args, more)
-			status = cli.Execute(t.Context(), func(s cli.Streams) *cobra.Command {
-				root := &cobra.Command{Use: "usher"}
-				root.AddCommand(authorize.Command(s))
-				return root
-			}, cli.Streams{Out: &out, Err: &err}, args)
-			return status, out.String(), err.String()
-		}
-		status, stdout, stderr := ask()
+		args := append([]string{"can-i", "--kubeconfig", kubeconfig}, row.args...)
+		status, stdout, stderr := run(t, args...)
 		if status != row.status || !strings.HasPrefix(stdout, row.out) || !strings.Contains(stderr, row.err) {
 			t.Errorf("%s: exit status %d, not %d, and:\n%s%s", row.reason, status, row.status, stdout, stderr)
 		}
 		if status == cli.ExitUnusable {
 			continue
 		}
-		status, stdout, _ = ask("-o", "json")
+		status, stdout, _ = run(t, append(args, "-o", "json")...)
 		var report struct{ Allowed bool }
 		if err := json.Unmarshal([]byte(stdout), &report); err != nil || status != row.status || report.Allowed != (status == cli.ExitOK) {
 			t.Errorf("%s: as JSON exit status %d, %v:\n%s", row.reason, status, err, stdout)

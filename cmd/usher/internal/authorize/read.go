@@ -3,11 +3,13 @@ package authorize
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	usher "github.com/usher-dev/usher"
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
 
@@ -49,6 +51,32 @@ func (w *World) warnLeftOut() {
 	if len(w.within) > 0 {
 		w.warnings = append(w.warnings, fmt.Sprintf("you may list %s in namespace %s only: the answer is without those elsewhere", strings.Join(w.within, ", "), w.namespace))
 	}
+}
+
+// unlisted returns the kinds that were not read although the answer to a request may depend on them.
+func (w *World) unlisted(r *usher.Request) []string {
+	kinds := w.leftOut
+	if r.Namespace != w.namespace && (r.Namespace != "" || ofNamespaces(r)) {
+		kinds = slices.Concat(kinds, w.within)
+	}
+	return kinds
+}
+
+// unknown says why the answer of a stage that has no opinion is not known; empty if it is.
+func (w *World) unknown(r *usher.Request, stage, reason string) string {
+	var why []string
+	if stage == rbacStage && len(w.RBAC.Unread(r, &r.User)) > 0 {
+		why = append(why, reason)
+	}
+	kinds := slices.DeleteFunc(slices.Clone(w.unlisted(r)), func(kind string) bool {
+		// Roles that could not be read matter if something binds them.
+		bindings, roles := strings.HasSuffix(kind, "bindings"), strings.HasSuffix(kind, "roles")
+		return roles || bindings != (stage == rbacStage) || stage != rbacStage && stage != denyStage && stage != allowStage
+	})
+	if len(kinds) > 0 {
+		why = append(why, "you may not list "+strings.Join(kinds, ", "))
+	}
+	return strings.Join(why, "; ")
 }
 
 // clusterRBAC reads the roles and bindings of the cluster.

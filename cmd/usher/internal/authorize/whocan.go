@@ -3,11 +3,9 @@ package authorize
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
+	"errors"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -42,7 +40,9 @@ who is in such a group is denied it, too.
 A RoleBinding counts for its own namespace as an object, too: with namespaces/NAME, those of
 NAME are there, and with namespaces, those of every namespace. IF says for which one.
 
-The exit status is 0 if somebody may, and 1 if nobody.`,
+Where roles, bindings or policies cannot be read, the last lines begin with "incomplete" and
+say who else may be able to. The exit status is 0 if somebody may by what could be read, 1 if
+nobody, and 2 if nobody is found and the list is incomplete.`,
 		Example: `  usher authz who-can delete pods -n shop -p policies/ --rbac rbac/
   usher authz who-can get secrets/db -n shop --kubeconfig ~/.kube/config
   usher authz who-can create pods --subresource exec -n shop -o json -p policies/ --rbac rbac/`,
@@ -56,48 +56,26 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 			if err != nil {
 				return err
 			}
-			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r), Denied: w.denials(r), RBACUnknown: w.rbacUnknown, refusable: isWrite(r)}
+			report := whoReport{
+				Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r), Denied: w.denials(r), Unlisted: w.unlisted(r), Unknown: w.unread(r),
+				RBACUnknown: w.rbacUnknown, refusable: isWrite(r),
+			}
+			report.Incomplete = len(report.Unlisted)+len(report.Unknown) > 0
 			w.warn(cmd, s)
 			err = output.Report(s.Out, report, func() error { return report.print(s.Out) })
-			if err == nil && !slices.ContainsFunc(report.Who, func(who whoCan) bool { return who.Allowed }) {
-				return cli.ErrNegative
+			switch {
+			case err != nil || slices.ContainsFunc(report.Who, func(who whoCan) bool { return who.Allowed }):
+				return err
+			case report.Incomplete:
+				return errors.New("cannot tell whether somebody may: ask a user who may read all roles, bindings and policies")
 			}
-			return err
+			return cli.ErrNegative
 		},
 	}
 	world.register(cmd.Flags())
 	target.register(cmd.Flags())
 	output.Register(cmd, "text", "json", "yaml")
 	return cmd
-}
-
-type whoReport struct {
-	Request string   `json:"request"`
-	Who     []whoCan `json:"who"`
-	// Denied are the subjects of policies that deny it.
-	Denied []whoCan `json:"denied,omitempty"`
-	// RBACUnknown says that the answer is by policies alone.
-	RBACUnknown bool `json:"rbacUnknown,omitempty"`
-	// refusable reports that policies about writes of objects may refuse the request.
-	refusable bool
-}
-
-// A whoCan is a subject for which RBAC or a policy allows the request.
-type whoCan struct {
-	// Kind is User, Group or ServiceAccount; Name may be a pattern.
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-	// Via is what allows the request, or denies it, If its conditions.
-	Via string   `json:"via"`
-	If  []string `json:"if,omitempty"`
-	// DeniedBy are policies that deny it.
-	DeniedBy []string `json:"deniedBy,omitempty"`
-	// Allowed reports whether the request is allowed in the end.
-	Allowed bool `json:"allowed"`
-	// within is the namespace of what allows the request.
-	within string
-	// part says for which names or namespaces alone a policy denies the request; empty if for all.
-	part string
 }
 
 // whoCan lists the subjects for which RBAC or a policy allows a request. If it is for any Namespace, those
@@ -138,13 +116,7 @@ func (w *World) namespaces() []string {
 func (w *World) allowed(ctx context.Context, r *usher.Request) []whoCan {
 	var all []whoCan
 	for _, grant := range w.RBAC.Granting(r) {
-		for _, subject := range grant.Binding.Subjects {
-			who := whoCan{Kind: subject.Kind, Name: subject.Name, Via: grant.Binding.String(), within: grant.Binding.Namespace}
-			if subject.Kind == rbacv1.ServiceAccountKind {
-				who.Name = cmp.Or(subject.Namespace, grant.Binding.Namespace) + "/" + subject.Name
-			}
-			all = append(all, who)
-		}
+		all = append(all, boundBy(grant.Binding)...)
 	}
 	q := authz.QueryOf(r, nil)
 	for _, one := range w.rules {
@@ -159,6 +131,28 @@ func (w *World) allowed(ctx context.Context, r *usher.Request) []whoCan {
 	rest := w.withoutParts(r)
 	for i := range all {
 		w.deny(ctx, r, rest, &all[i])
+	}
+	return all
+}
+
+// boundBy returns the subjects of a binding.
+func boundBy(binding *simulate.Binding) []whoCan {
+	var all []whoCan
+	for _, subject := range binding.Subjects {
+		who := whoCan{Kind: subject.Kind, Name: subject.Name, Via: binding.String(), within: binding.Namespace, role: binding.Role}
+		if subject.Kind == rbacv1.ServiceAccountKind {
+			who.Name = cmp.Or(subject.Namespace, binding.Namespace) + "/" + subject.Name
+		}
+		all = append(all, who)
+	}
+	return all
+}
+
+// unread lists the subjects that are bound to roles which could not be read.
+func (w *World) unread(r *usher.Request) []whoCan {
+	var all []whoCan
+	for _, binding := range w.RBAC.Unread(r, nil) {
+		all = append(all, boundBy(binding)...)
 	}
 	return all
 }
@@ -360,36 +354,3 @@ func (w *World) mayDeny(r *usher.Request) []string {
 	}
 	return names
 }
-
-func (r *whoReport) print(out io.Writer) error {
-	if len(r.Who) == 0 && r.RBACUnknown {
-		_, err := fmt.Fprintf(out, "No policy allows anybody to %s; whether RBAC does is not known (--rbac or --kubeconfig).\n", r.Request)
-		return err
-	}
-	if len(r.Who) == 0 {
-		_, err := fmt.Fprintf(out, "Nobody may %s, besides system:masters.\n", r.Request)
-		return err
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SUBJECT\tVIA\tIF\tDENIED BY")
-	for _, who := range r.Who {
-		fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\n", who.Kind, who.Name, who.Via, dash(strings.Join(who.If, "; ")), dash(strings.Join(who.DeniedBy, ", ")))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if len(r.Denied) > 0 {
-		fmt.Fprintln(out, "\nDenied, also to those above who are in such a group:")
-		fmt.Fprintln(table, "SUBJECT\tBY\tIF")
-	}
-	for _, who := range r.Denied {
-		fmt.Fprintf(table, "%s %s\t%s\t%s\n", who.Kind, who.Name, who.Via, dash(strings.Join(who.If, "; ")))
-	}
-	if err := table.Flush(); err != nil || !r.refusable {
-		return err
-	}
-	_, err := io.WriteString(out, refusableNote)
-	return err
-}
-
-func dash(text string) string { return cmp.Or(text, "-") }
