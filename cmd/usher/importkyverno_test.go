@@ -73,17 +73,34 @@ metadata: {name: bad, namespace: shop}
 	}
 }
 
-// TestImportProvesWithoutTests: where there are no tests, policies are compared on generated requests.
+// TestImportProvesWithoutTests: where there are no tests, policies are compared on generated requests. Where these prove nothing,
+// it says so.
 func TestImportProvesWithoutTests(t *testing.T) {
 	t.Parallel()
-	policies := filepath.Join(t.TempDir(), "policy.yaml")
-	const policy = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {metadata: {labels: {owner: \"?*\"}}}}}]}\n"
-	if err := os.WriteFile(policies, []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	stdout, stderr, status := execute(t, []string{"import", "kyverno", policies, "--prove", policies, "--report", "text"})
-	if status != cli.ExitOK || !strings.Contains(stdout, "1 test answers as before, 0 differ") {
-		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	const rule = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [{name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, "
+	const deny = rule + "deny: {conditions: {all: [{key: \"{{ request.object.metadata.labels.owner || '' }}\", operator: Equals, value: \"VALUE\"}]}}}}]}\n"
+	const inCEL = "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: p}\nspec: {matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, validations: [{expression: \"has(object.metadata.labels)\"}]}\n"
+	const deletions = "deletions are denied, too, as by Kyverno"
+	for _, row := range []struct {
+		policy string
+		status int
+		says   string
+		note   bool
+	}{
+		{rule + "pattern: {metadata: {labels: {owner: \"?*\"}}}}}]}\n", cli.ExitOK, "1 test answers as before, 0 differ", false},
+		{deny, cli.ExitOK, "1 test answers as before, 0 differ", true},
+		{strings.Replace(deny, "kinds: [ConfigMap]", "kinds: [ConfigMap], operations: [CREATE, DELETE]", 1), cli.ExitOK, "1 test answers as before, 0 differ", false},
+		{strings.Replace(deny, "[{key", "[{key: \"{{ request.object.metadata.labels.owner || '' }}\", operator: Equals, value: a}, {key", 1), cli.ExitNegative, "unjudged: nothing is proved: none of ", true},
+		{inCEL, cli.ExitNegative, "unjudged: nothing is proved: no requests are generated for a policy of this kind; write a test for it", false},
+	} {
+		policies := filepath.Join(t.TempDir(), "policy.yaml")
+		if err := os.WriteFile(policies, []byte(row.policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, status := execute(t, []string{"import", "kyverno", policies, "--prove", policies, "--strict", "--report", "text"})
+		if status != row.status || !strings.Contains(stdout, row.says) || strings.Contains(stdout, deletions) != row.note {
+			t.Errorf("%s: status %d, expected %d, %q, and a note about deletions %t:\n%s%s", row.policy, status, row.status, row.says, row.note, stdout, stderr)
+		}
 	}
 }
 

@@ -47,6 +47,9 @@ func (c *conversion) expressions(r *syntax.Rule) (*piece, error) {
 	if err := j.operations(); err != nil {
 		return nil, err
 	}
+	if j.deletes() && !strings.Contains(textOf(r.Raw), "DELETE") {
+		j.note(r.Field, "deletions are denied, too, as by Kyverno: the rule names no operations", "write operations into its match for others")
+	}
 	if err := j.repeated(); err != nil {
 		return nil, &differs{err}
 	}
@@ -179,12 +182,17 @@ func (j *judge) repeated() error {
 			return refuse(j.r.Field, "it is repeated for workloads, and reads "+found[0]+", which differs there", "turn autogen off, or write a rule for each kind")
 		}
 	}
-	if slices.ContainsFunc(j.p.selection.rules, func(r admissionv1.NamedRuleWithOperations) bool {
-		return slices.Contains(r.Operations, admissionv1.Delete)
-	}) {
+	if j.deletes() {
 		j.note(j.r.Field, "workloads that are deleted are not judged by their templates, as they are by Kyverno", "")
 	}
 	return nil
+}
+
+// deletes reports whether the rule is for objects that are deleted.
+func (j *judge) deletes() bool {
+	return slices.ContainsFunc(j.p.selection.rules, func(r admissionv1.NamedRuleWithOperations) bool {
+		return slices.Contains(r.Operations, admissionv1.Delete)
+	})
 }
 
 // current returns the scope for the object of the request.
@@ -192,9 +200,8 @@ func (j *judge) current() *expression.Scope {
 	j.suffix, j.object = "", "object"
 	of := expression.ObjectOf(j.Kinds, j.p.selection.shape.of...)
 	s := expression.NewScope(of)
-	deletes, creates, others := false, false, false
+	deletes, creates, others := j.deletes(), false, false
 	for _, r := range j.p.selection.rules {
-		deletes = deletes || slices.Contains(r.Operations, admissionv1.Delete)
 		creates = creates || slices.Contains(r.Operations, admissionv1.Create) || slices.Contains(r.Operations, admissionv1.Connect)
 		others = others || len(r.Operations) > 1 || !slices.Contains(r.Operations, admissionv1.Delete)
 	}

@@ -134,9 +134,13 @@ func (f *importFlags) untested(ctx context.Context, imports []convert.Import, ro
 		if !late(ctx) {
 			rows = f.generated(ctx, &imports[i], found, o)
 		}
-		if late(ctx) {
-			row := notJudged(imports[i].Of.File)
-			row.Name, row.Policy, row.Object = "generated requests", imports[i].Of.Ref(), imports[i].Of.Object
+		row := notJudged(imports[i].Of.File)
+		row.Name, row.Policy, row.Object = "generated requests", imports[i].Of.Ref(), imports[i].Of.Object
+		switch {
+		case late(ctx):
+			rows = []proof.Row{row}
+		case len(rows) == 0:
+			row.Why = "nothing is proved: no requests are generated for a policy of this kind; write a test for it"
 			rows = []proof.Row{row}
 		}
 		more = append(more, rows...)

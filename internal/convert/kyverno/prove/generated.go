@@ -91,7 +91,7 @@ func (c *comparer) rows(ctx context.Context, requests []*interpret.Request, one 
 	case same == 0 && unread != "":
 		return []proof.Row{row(unjudged("%s", unread), "generated requests")}
 	case affected == 0:
-		return []proof.Row{row(unjudged("none of %d requests is %s", same, effect), "generated requests")}
+		return []proof.Row{row(unjudged("nothing is proved: none of %d requests is %s", same, effect), "generated requests")}
 	}
 	return []proof.Row{row(proof.Row{Outcome: proof.Holds}, fmt.Sprintf("%d generated requests, of which %d are %s", same, affected, effect))}
 }
