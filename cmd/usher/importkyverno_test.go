@@ -124,7 +124,7 @@ func TestImportProvesWithinATimeout(t *testing.T) {
 	}
 }
 
-// TestImportProvesStrictly: a test with a misspelled name proves nothing, and with --strict the exit status says so.
+// TestImportProvesStrictly: a test with a misspelled name proves nothing, and the exit status says so.
 func TestImportProvesStrictly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -142,8 +142,8 @@ func TestImportProvesStrictly(t *testing.T) {
 		status int
 		says   string
 	}{
-		{[]string{"--prove", dir}, cli.ExitOK, "1 test answers as before, 0 differ, 1 cannot be judged"},
-		{[]string{"--prove", dir, "--strict"}, cli.ExitNegative, "unjudged: there is no ConfigMap cc in its files"},
+		{[]string{"--prove", dir}, cli.ExitNegative, "1 test answers as before, 0 differ, 1 cannot be judged"},
+		{[]string{"--prove", dir, "--strict"}, cli.ExitNegative, "misnamed: there is no ConfigMap cc in its files"},
 		{[]string{"--prove", "--strict"}, cli.ExitUnusable, "--prove --strict: name the file or folder with the tests: --prove PATH"},
 	} {
 		stdout, stderr, status := execute(t, append([]string{"import", "kyverno", filepath.Join(dir, "policy.yaml")}, row.args...))
@@ -252,7 +252,7 @@ func TestImportReadsHostileFiles(t *testing.T) {
 		{"a field twice in a test", validate, cases + "kind: Test\n", resource, twice},
 		{"a field twice in an object", validate, cases, resource + "kind: ConfigMap\n", twice},
 		{"merged keys", validate, "x: &x {name: t}\n" + strings.Replace(cases, "{name: t}", "{<<: *x}", 1), resource, judged},
-		{"a name that is a path", validate, strings.ReplaceAll(cases, "rule: r", "rule: ../../r"), resource, "there is no rule ../../r"},
+		{"a name that is a path", validate, strings.ReplaceAll(cases, "rule: r", "rule: ../../r"), resource, "p has no rule ../../r"},
 		{"a test that is named as a path", validate, strings.ReplaceAll(cases, "name: t", "name: ../../../t"), resource, judged},
 		{"aliases in YAML in a text", strings.Replace(policy, "RULE", yaml, 1), cases, strings.Replace(resource, "data: {a: c}\n", inside, 1), "0 differ"},
 		{"depth in YAML in a text", strings.Replace(policy, "RULE", yaml, 1), cases, strings.Replace(resource, "{a: c}", "{y: \"a: "+strings.Repeat("[", 20_000)+"\"}", 1), "0 differ"},

@@ -19,6 +19,8 @@ const (
 	Holds    Outcome = "holds"
 	Differs  Outcome = "differs"
 	Unjudged Outcome = "unjudged"
+	// Misnamed is that of a test that names what is not there: nobody has tested what its author meant to.
+	Misnamed Outcome = "misnamed"
 )
 
 // A Row is one test of a policy of another engine, run on what the policy became.

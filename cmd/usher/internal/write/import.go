@@ -144,7 +144,7 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err := f.write(s, imports, own, &report); err != nil {
 		return err
 	}
-	if over || report.LeftOut+report.Partial+report.Tests.Differ > 0 || f.strict && report.Tests.Unjudged > 0 {
+	if over || report.LeftOut+report.Partial+report.Tests.Differ+report.Tests.Misnamed > 0 || f.strict && report.Tests.Unjudged > 0 {
 		return cli.ErrNegative
 	}
 	return nil

@@ -125,8 +125,8 @@ become, and policies without tests answer requests that are made of what they me
 change their objects, as they did. Tests are written as cases of 'usher test' as well, into the folder cases of --out.
 
 The exit status is 0 if all is converted, 1 if something was left out, is missing, a test
-differs or was not judged within --timeout, with --strict also if one cannot be judged, and
-2 if a file cannot be read or written.`,
+differs, names a policy, rule or object that is not there, or was not judged within --timeout,
+with --strict also if one cannot be judged, and 2 if a file cannot be read or written.`,
 		Example: `  usher import kyverno policies/ --out usher/
   usher import kyverno policies/ --prove policies/ --out usher/
   usher import kyverno --report text policies/

@@ -34,6 +34,8 @@ type importTests struct {
 	Hold     int `json:"hold"`
 	Differ   int `json:"differ"`
 	Unjudged int `json:"unjudged"`
+	// Misnamed counts those of Unjudged that name what is not there.
+	Misnamed int `json:"misnamed,omitempty"`
 }
 
 func (t *importTests) count(o proof.Outcome) {
@@ -44,6 +46,9 @@ func (t *importTests) count(o proof.Outcome) {
 		t.Differ++
 	case proof.Unjudged:
 		t.Unjudged++
+	case proof.Misnamed:
+		t.Unjudged++
+		t.Misnamed++
 	}
 }
 

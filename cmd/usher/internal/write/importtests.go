@@ -126,7 +126,7 @@ func (f *importFlags) untested(ctx context.Context, imports []convert.Import, ro
 		return nil
 	}
 	for i, own := range testsOf(imports, rows) {
-		judged := slices.ContainsFunc(own, func(r *proof.Row) bool { return r.Outcome != proof.Unjudged })
+		judged := slices.ContainsFunc(own, func(r *proof.Row) bool { return r.Outcome == proof.Holds || r.Outcome == proof.Differs })
 		if judged || len(imports[i].To) == 0 || ctx.Err() != nil && !late(ctx) {
 			continue
 		}

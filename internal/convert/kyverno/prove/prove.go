@@ -219,7 +219,11 @@ func (p *prover) result(ctx context.Context, r *result) {
 		p.rows = append(p.rows, row)
 	}
 	if at < 0 {
-		add(nil, "", unjudged("there is no policy %s in its files", r.Policy))
+		var known []string
+		for i := range p.policies {
+			known = append(known, p.policies[i].Ref().Name)
+		}
+		add(nil, "", misnamed(r.Policy, known, "there is no policy %s in its files", r.Policy))
 		return
 	}
 	of := &p.policies[at]
@@ -228,9 +232,9 @@ func (p *prover) result(ctx context.Context, r *result) {
 		names = append(names, r.Resource)
 	}
 	for _, name := range names {
-		object, err := p.find(r, name)
-		if err != nil {
-			add(of, name, unjudged("%v", err))
+		object, known := p.find(r, name)
+		if object == nil {
+			add(of, name, misnamed(name, known, "there is no %s %s in its files", r.Kind, name))
 			continue
 		}
 		add(of, name, p.judge(ctx, of, r, object))
@@ -248,22 +252,6 @@ func text(object map[string]any, field string) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	text, _ := metadata[field].(string)
 	return text
-}
-
-// find returns the object of the test that a result names.
-func (p *prover) find(r *result, name string) (map[string]any, error) {
-	namespace := r.Namespace
-	if before, after, ok := strings.Cut(name, "/"); ok {
-		namespace, name = before, after
-	}
-	for _, o := range p.resources {
-		kind, _ := o["kind"].(string)
-		own := text(o, "namespace")
-		if text(o, "name") == name && (r.Kind == "" || kind == r.Kind) && (namespace == "" || own == namespace || own == "" && namespace == "default") {
-			return o, nil
-		}
-	}
-	return nil, fmt.Errorf("there is no %s %s in its files", r.Kind, name)
 }
 
 // alone returns a policy with one of its rules. Whether Kyverno makes rules for workloads depends on all of them.
@@ -330,7 +318,7 @@ func (p *prover) judge(ctx context.Context, of *convert.Foreign, r *result, obje
 	only, i := p.convertedAlone(ctx, of, name)
 	switch {
 	case i == nil:
-		return unjudged("there is no rule %s", r.Rule)
+		return misnamed(r.Rule, rulesOf(of.Object), "%s has no rule %s", r.Policy, r.Rule)
 	case len(i.To) == 0 && len(i.Left) > 0:
 		return unjudged("it is left out: %s", i.Left[0].What)
 	case len(i.To) == 0:
