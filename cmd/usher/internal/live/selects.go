@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/printable"
 )
 
@@ -104,10 +105,10 @@ func selects(s *stored) []string {
 		add("unless %s", oneLine(c.Cel))
 	}
 	for i := range part.Subjects {
-		add("by %s", subjectText(&part.Subjects[i]))
+		add("by %s", served.Subject(&part.Subjects[i]))
 	}
 	for i := range part.ExcludeSubjects {
-		add("not by %s", subjectText(&part.ExcludeSubjects[i]))
+		add("not by %s", served.Subject(&part.ExcludeSubjects[i]))
 	}
 	if s.object.GetNamespace() != "" {
 		add("in namespace %s", s.object.GetNamespace())
@@ -130,17 +131,4 @@ func ruleText(r *admissionv1.NamedRuleWithOperations) string {
 		text += ", " + string(*r.Scope)
 	}
 	return text
-}
-
-func subjectText(s *usherv1alpha1.Subject) string {
-	var all []string
-	for _, x := range []struct {
-		what  string
-		names []string
-	}{{"users", s.Users}, {"groups", s.Groups}, {"service accounts", s.ServiceAccounts}} {
-		if len(x.names) > 0 {
-			all = append(all, x.what+" "+strings.Join(x.names, ", "))
-		}
-	}
-	return strings.Join(all, "; ")
 }

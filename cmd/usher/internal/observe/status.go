@@ -40,7 +40,7 @@ const statusLong = `Status says whether a cluster is protected as its policies s
   would decide while Usher does not answer; namespaces that no policy is for, and from which
   API servers therefore send nothing
 * which policies are not enforced, fail on requests, are not proven, or are suspended, as Usher
-  has written into their status
+  has written into their status, and which users policies exclude
 * the last decisions, if replicas serve their API (--api-address): the policies that refused most of
   them, and the slowest ones
 * which policies have warnings, those first that refuse requests without which a cluster
@@ -49,7 +49,7 @@ const statusLong = `Status says whether a cluster is protected as its policies s
 
 What to look at first is listed with the command that says more, of three policies each. What you
 have no right to ask is listed as not known, with the right that is missing. It asks about admission; of
-authorization it knows the policies. Of policies of namespaces, -n selects those of one; a user
+authorization it knows the policies, and not whether API servers fail open. Of policies of namespaces, -n selects those of one; a user
 who may read no others sees these.
 
 The exit status is 0 if everything that is the cluster's own is enforced, 1 if something of it
@@ -114,6 +114,8 @@ type statusReport struct {
 	// Refused are the resources, other than policies, whose writes API servers refuse while Usher does not answer.
 	Refused  []string     `json:"refusedWithoutAnswer,omitempty"`
 	Policies policyCounts `json:"policies"`
+	// Excluded are the users whom policies exclude (excludeSubjects), those of policies of the cluster first.
+	Excluded []excludedFrom `json:"excluded,omitempty"`
 	// Decisions are the last ones that replicas know, and LastDecision is the newest; nil if that cannot be told.
 	Decisions    *decisionCounts  `json:"decisions,omitempty"`
 	LastDecision *recent.Decision `json:"lastDecision,omitempty"`
@@ -214,6 +216,8 @@ type policyCounts struct {
 	Suspended int `json:"suspended"`
 	// Unverified counts those of the cluster of which it is not known whether they are enforced.
 	Unverified int `json:"unverified"`
+	// Excluding counts those in force with excludeSubjects.
+	Excluding int `json:"excluding"`
 	// FailOpen counts those with failurePolicy Ignore: where a rule fails, the request passes.
 	FailOpen int `json:"failOpen"`
 	// Warned counts those with warnings, and LockOut those of them that refuse requests without which a cluster cannot
@@ -269,7 +273,14 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 			return nil, err
 		}
 	}
+	slices.SortStableFunc(r.Excluded, func(a, b excludedFrom) int {
+		return min(len(a.Policy.Namespace), 1) - min(len(b.Policy.Namespace), 1)
+	})
+	r.Policies.Excluding = len(r.Excluded)
 	r.Unknown = append(r.Unknown, listed("", r.unverified)...)
+	if r.authorizing > 0 && r.tenant == "" {
+		r.unknownf("%s", failsOpen)
+	}
 	f.count(r, last, all)
 	r.LookAt = append(append(r.LookAt, exempting(all, time.Now())...), r.worst()...)
 	if r.unanswered() {

@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/served"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/printable"
@@ -118,4 +120,42 @@ func exempted(spec *usherv1alpha1.PolicyExemptionSpec, namespace string) string 
 func selects(m *admissionv1.MatchResources, namespace string) bool {
 	selects := func(s *metav1.LabelSelector) bool { return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 }
 	return selects(m.ObjectSelector) || namespace == "" && selects(m.NamespaceSelector)
+}
+
+// excludedFrom are the subjects that a policy excludes, whatever they do.
+type excludedFrom struct {
+	Policy   usher.PolicyRef         `json:"policy"`
+	Subjects []usherv1alpha1.Subject `json:"subjects"`
+}
+
+// excluding returns the subjects that a policy which can refuse excludes.
+func excluding(object api.Object) []usherv1alpha1.Subject {
+	if api.Suspended(object) {
+		return nil
+	}
+	switch spec := api.Spec(object).(type) {
+	case *usherv1alpha1.ClusterObjectPolicySpec:
+		return spec.ExcludeSubjects
+	case *usherv1alpha1.ObjectPolicySpec:
+		return spec.ExcludeSubjects
+	case *usherv1alpha1.ClusterAuthorizationPolicySpec:
+		// Whom an Allow excludes has less.
+		if spec.Effect == usherv1alpha1.EffectDeny {
+			return spec.ExcludeSubjects
+		}
+	}
+	return nil
+}
+
+// excludedText says which policies exclude whom.
+func excludedText(excluded []excludedFrom) string {
+	var all []string
+	for _, one := range excluded {
+		var whom []string
+		for i := range one.Subjects {
+			whom = append(whom, served.Subject(&one.Subjects[i]))
+		}
+		all = append(all, fmt.Sprintf("%s (%s)", one.Policy, some(whom)))
+	}
+	return cli.Count(len(all), "policy excludes", "policies exclude") + " subjects: " + printable.Line(some(all))
 }

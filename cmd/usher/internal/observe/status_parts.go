@@ -245,6 +245,9 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	r.said(enforced)
 	r.counted(policy.Object, spec)
+	if subjects := excluding(policy.Object); len(subjects) > 0 {
+		r.Excluded = append(r.Excluded, excludedFrom{ref, subjects})
+	}
 	what, inForce := unenforced(policy.Object, status, unproven != nil)
 	switch {
 	case api.Suspended(policy.Object):

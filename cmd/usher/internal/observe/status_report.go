@@ -20,6 +20,9 @@ import (
 // unknown is what is printed in place of what the user has no right to ask.
 const unknown = "not known"
 
+// failsOpen is what cannot be told of authorization, and where it can be read.
+const failsOpen = "whether API servers fail open where Usher does not answer authorization webhooks: failurePolicy in the file of their --authorization-config says it (NoOpinion: what a Deny is for passes if RBAC allows it), and apiserver_authorization_webhook_evaluations_fail_open_total of their /metrics how often they did"
+
 // mostProblems limits how many problems are printed: those of the cluster come first.
 const mostProblems = 50
 
@@ -181,11 +184,15 @@ func (r *statusReport) rows() []string {
 	if r.Unsent != nil {
 		webhooks += "\n                 " + printable.Line(r.Unsent.String())
 	}
+	policies := r.counts()
+	if len(r.Excluded) > 0 {
+		policies += "\n                 " + excludedText(r.Excluded)
+	}
 	return []string{
 		"  calls          " + calls[r.Calls],
 		"  replicas       " + replicas,
 		"  webhooks       " + webhooks,
-		"  policies       " + r.counts(),
+		"  policies       " + policies,
 		"  decisions      " + decisions,
 		"  last decision  " + printable.Line(last),
 	}

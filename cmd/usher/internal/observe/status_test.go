@@ -188,6 +188,16 @@ func TestStatus(t *testing.T) {
 			"nothing is enforced: API servers get no answer of Usher; 2 authorization policies decide nothing: what they deny passes if RBAC allows it, or is an internal error\n",
 			"problem: 2 authorization policies decide nothing: no replica answers authorization webhooks. What they deny passes if RBAC allows it and API servers have failurePolicy: NoOpinion. What RBAC does not allow, and with failurePolicy: Deny all that is sent to /authorize/deny, gets an internal error (500) that names the webhook (docs/",
 		}},
+		{"who is exempt, and whether authorization fails open", func(c *protectedCluster) {
+			c.policies = strings.Join([]string{
+				statusOf("a", `"excludeSubjects":[{"groups":["sre\u001b[1m"],"users":["jane"]},{"serviceAccounts":["ci/*"]}]`, inForce),
+				statusOf("off", `"suspend":true,"excludeSubjects":[{"users":["joe"]}]`, inForce),
+			}, ",")
+			c.authorization = strings.Replace(statusOf("b", `"effect":"Deny","excludeSubjects":[{"groups":["admins"]}]`, inForce), "ClusterObjectPolicy", "ClusterAuthorizationPolicy", 1)
+		}, cli.ExitNegative, []string{
+			"1 suspended\n                 2 policies exclude subjects: ClusterAuthorizationPolicy b (groups admins), ClusterObjectPolicy a (users jane; groups sre\\x1b[1m, service accounts ci/*)\n  decisions ",
+			"\nnot known: whether API servers fail open where Usher does not answer authorization webhooks: failurePolicy in the file of their --authorization-config says it",
+		}},
 		{"a replica that is said to be ready and does not answer", func(c *protectedCluster) { c.page, c.probe = "", "" }, cli.ExitNegative, []string{
 			"0 of 1 ready", "problem: replica usher-1 does not answer: ", "problem: no replica answers: writes of ",
 		}},
