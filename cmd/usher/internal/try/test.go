@@ -17,8 +17,10 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/explain/text"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/simulate/authz"
@@ -61,6 +63,7 @@ run at all.`,
 				return err
 			}
 			noteWithoutOld(cmd, s, cases)
+			noteSlips(cmd, s, cases)
 			if pattern == "" {
 				extent.paths = paths
 			}
@@ -121,6 +124,18 @@ func noteWithoutOld(cmd *cobra.Command, s cli.Streams, cases []policytest.Test) 
 	if len(names) > 0 {
 		cli.Notef(cmd, s, "warning", "%s without oldObject, which API servers send with every UPDATE: %s", cli.Count(len(names), "UPDATE", "UPDATEs"), cli.Some(names))
 	}
+}
+
+// noteSlips prints to s.Err what API servers do not know of the objects of requests: a case may pass because of it.
+func noteSlips(cmd *cobra.Command, s cli.Streams, cases []policytest.Test) {
+	var inputs []objects.Input
+	for i := range cases {
+		if c, ok := cases[i].Admission(); ok {
+			of := cases[i].File + ": " + cases[i].Name
+			inputs = append(inputs, objects.Input{File: of, Object: c.Request.Object}, objects.Input{File: of, Object: c.Request.OldObject})
+		}
+	}
+	objects.NoteSlips(cmd, s, inputs, kind.Recorded())
 }
 
 // Roles answers about access by the roles and bindings among objects.
