@@ -304,9 +304,9 @@ func (x *explaining) steps(ctx context.Context, r *rule.Rule, of *subject) (step
 func allowanceFor(r *rule.Rule) *allowance.Allowance {
 	const more = 4
 	if r.Policy.Namespace != "" {
-		return allowance.New(more*allowance.NamespaceTime, more*allowance.NamespaceMemory)
+		return allowance.Explaining(more*allowance.NamespaceTime, more*allowance.NamespaceMemory)
 	}
-	return allowance.New(allowance.PolicyTime, allowance.PolicyMemory)
+	return allowance.Explaining(allowance.PolicyTime, allowance.PolicyMemory)
 }
 
 // read asks a program what it reads, again after each fact that it lacks.

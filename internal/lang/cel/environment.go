@@ -215,13 +215,9 @@ type Recorder struct{ program Program }
 
 // Eval evaluates the program, and returns its value and those of its parts. The latter are nil if the
 // evaluation was stopped.
-func (r *Recorder) Eval(variables closure.Framed) (ref.Val, interpreter.EvalState) {
-	var state interpreter.EvalState
-	value, err := r.program.observe(variables, allowance.CountedTime, func(s any) { state, _ = s.(interpreter.EvalState) })
-	if err != nil && value == nil {
-		value = types.WrapErr(err)
-	}
-	return value, state
+func (r *Recorder) Eval(variables closure.Framed) (value ref.Val, state interpreter.EvalState, err error) {
+	value, err = r.program.observe(variables, allowance.CountedTime, func(s any) { state, _ = s.(interpreter.EvalState) })
+	return value, state, err
 }
 
 func (e *Environment) plan(ast *celast.AST, options ...interpreter.PlannerOption) (interpreter.Interpretable, error) {

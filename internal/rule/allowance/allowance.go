@@ -15,6 +15,7 @@ type Allowance struct {
 	time, memory                atomic.Int64
 	maxTime, maxMemory, maxCall int64
 	pace                        Pace
+	explaining                  bool
 }
 
 // A Pace has programs that are not short wait for others. It returns when the programs of an allowance may go
@@ -47,6 +48,19 @@ func Namespace(p Pace) *Allowance {
 	return a
 }
 
+// Explaining returns what an explanation may take.
+func Explaining(limit time.Duration, memory int64) *Allowance {
+	a := New(limit, memory)
+	a.explaining = true
+	return a
+}
+
+// Memory returns how much memory was taken.
+func (a *Allowance) Memory() int64 { return a.memory.Load() }
+
+// Drop has no more memory taken than was before: what has exceeded the allowance since is not kept.
+func (a *Allowance) Drop(before int64) { a.memory.Store(before) }
+
 // Call returns how long one call may take.
 func (a *Allowance) Call() time.Duration { return time.Duration(a.maxCall) }
 
@@ -69,11 +83,11 @@ func (a *Allowance) Take(estimate time.Duration, memory int64) error {
 	// What is refused stays taken, so that nothing else fits.
 	if taken := a.memory.Add(memory); taken > a.maxMemory || taken < 0 {
 		a.memory.Store(a.maxMemory + 1)
-		return &ExceededError{Memory: true, Needed: max(taken, memory), Allowed: a.maxMemory}
+		return &ExceededError{Memory: true, Explaining: a.explaining, Needed: max(taken, memory), Allowed: a.maxMemory}
 	}
 	if taken := a.time.Add(int64(estimate)); taken > a.maxTime || taken < 0 {
 		a.time.Store(a.maxTime + 1)
-		return &ExceededError{Needed: max(taken, int64(estimate)), Allowed: a.maxTime}
+		return &ExceededError{Explaining: a.explaining, Needed: max(taken, int64(estimate)), Allowed: a.maxTime}
 	}
 	return nil
 }
@@ -89,14 +103,19 @@ type ExceededError struct {
 	// Memory says that Needed and Allowed are bytes; otherwise they are nanoseconds.
 	Memory bool
 	// Call says that they are those of one call, not of all that is done for a request.
-	Call            bool
+	Call bool
+	// Explaining says that they are those of an explanation, which evaluates again and keeps values.
+	Explaining      bool
 	Needed, Allowed int64
 }
 
 func (e *ExceededError) Error() string {
 	of := "a request"
-	if e.Call {
+	switch {
+	case e.Call:
 		of = "one call"
+	case e.Explaining:
+		of = "an explanation"
 	}
 	if e.Memory {
 		return fmt.Sprintf("takes too much memory: it needs at least %s, and %s may use %s", size(e.Needed), of, size(e.Allowed))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // pod is an object with a list, a map, and fields that are absent.
@@ -258,5 +260,37 @@ func TestExplainLacksFacts(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, drawn(told, "")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// What takes too much has the values of other parts told nevertheless, and names the limit of explanations.
+func TestExplainWhatTakesTooMuch(t *testing.T) {
+	t.Parallel()
+	p, problems := admission.Compile(admission.Code{
+		Variables: []admission.Named{
+			{Name: "many", Expression: "object.spec.containers.map(a, object.spec.containers.map(b, object.spec.containers.map(c, c.image + a.image + b.image))).size() > 0"},
+			{Name: "few", Expression: "object.metadata.name"},
+		},
+		Validations: []admission.Validation{{Expression: "variables.few == 'cart' && variables.many"}},
+	})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	in := podInput()
+	var containers []any
+	for range 6 {
+		containers = append(containers, map[string]any{"image": strings.Repeat("x", 20<<10)})
+	}
+	in.Object["spec"] = map[string]any{"containers": containers}
+	in.Allowance = allowance.Explaining(time.Second, 4<<20)
+	told, err := p.Explain(t.Context(), in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Join(drawn(told, ""), "\n")
+	for _, want := range []string{"object.metadata.name → \"cart\"", "variables.few → \"cart\"", "takes too much memory: it needs at least", "and an explanation may use 4 MiB"} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("%q is not in\n%.3000s", want, lines)
+		}
 	}
 }

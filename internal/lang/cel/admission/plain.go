@@ -2,6 +2,7 @@ package admission
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/lang/cel/meter"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // largestShown is the weight of the largest value that is shown, in bytes.
@@ -46,14 +48,31 @@ func set(m *meter.Meter, e *rule.Expression, v ref.Val) bool {
 
 // fits reports whether a value can be copied. It takes from the meter what copying takes.
 func fits(m *meter.Meter, v ref.Val) (ok bool) {
-	err := m.Try(func() {
-		m.Within(showTime, func() {
-			weight := m.Weigh(v)
-			m.Call(8*weight, 8*weight)
-			ok = weight <= largestShown
+	err := attempt(m, func() error {
+		return m.Try(func() {
+			m.Within(showTime, func() {
+				weight := m.Weigh(v)
+				m.Call(8*weight, 8*weight)
+				ok = weight <= largestShown
+			})
 		})
 	})
 	return ok && err == nil
+}
+
+// attempt calls f, which evaluates a part of an explanation. If that takes too much memory, what f has made is not
+// kept, and does not count for other parts.
+func attempt(m *meter.Meter, f func() error) error {
+	before := int64(0)
+	if m.Allowance != nil {
+		before = m.Allowance.Memory()
+	}
+	err := f()
+	// An allowance for explanations has no other users meanwhile.
+	if exceeded, is := errors.AsType[*allowance.ExceededError](err); is && exceeded.Explaining && exceeded.Memory {
+		m.Allowance.Drop(before)
+	}
+	return err
 }
 
 // showTime is how long it may take to find out how large a value is, and to copy it.

@@ -254,9 +254,15 @@ func (t *trace) record(e celast.Expr) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	value, state := program.Eval(t.vars)
-	if state != nil {
-		t.state = state
+	var value ref.Val
+	if err := attempt(t.vars.Meter(), func() (err error) {
+		var state interpreter.EvalState
+		if value, state, err = program.Eval(t.vars); state != nil {
+			t.state = state
+		}
+		return err
+	}); err != nil && value == nil {
+		value = types.WrapErr(err)
 	}
 	return value
 }
@@ -284,8 +290,11 @@ func (t *trace) run(program *cel.Program) ref.Val {
 	if !t.search.evaluate() {
 		return nil
 	}
-	value, _, err := program.Eval(t.vars)
-	if err != nil {
+	var value ref.Val
+	if err := attempt(t.vars.Meter(), func() (err error) {
+		value, _, err = program.Eval(t.vars)
+		return err
+	}); err != nil {
 		return types.WrapErr(err)
 	}
 	return value
