@@ -38,7 +38,9 @@ the policies that may. Below the list is whom policies deny the request: a user 
 who is in such a group is denied it, too.
 
 A RoleBinding counts for its own namespace as an object, too: with namespaces/NAME, those of
-NAME are there, and with namespaces, those of every namespace. IF says for which one.
+NAME are there, and with namespaces, those of every namespace. IF says for which one. It also
+says for which names and namespaces alone a policy denies the request, or leaves it to other
+authorizers (NoOpinion): for others, the subject may.
 
 Where roles, bindings or policies cannot be read, the last lines begin with "incomplete" and
 say who else may be able to. The exit status is 0 if somebody may by what could be read, 1 if
@@ -250,28 +252,57 @@ func (w *World) deny(ctx context.Context, r *usher.Request, rest *World, who *wh
 	if err != nil {
 		return
 	}
+	left := ""
 	for _, f := range decision.Findings {
-		if f.Outcome == usher.Rejected {
+		switch {
+		case f.Outcome == usher.Rejected:
 			who.DeniedBy = append(who.DeniedBy, rule.FullName(f.Policy))
+		case decision.Verdict == usher.NoOpinion && who.role.Name == "" && w.effectOf(f.Policy) == authz.Abstain:
+			// RBAC is another authorizer, to which it is left.
+			left = rule.FullName(f.Policy)
 		}
 	}
-	if len(who.DeniedBy) > 0 && len(rest.rules) < len(w.rules) {
-		// A subject who is denied a part is not denied: what is left decides.
-		parts := w.denials(&asked)
-		denied := who.DeniedBy
-		who.DeniedBy = nil
-		rest.deny(ctx, r, rest, who)
-		for _, via := range denied {
-			i := slices.IndexFunc(parts, func(d whoCan) bool { return d.Via == via && d.part != "" })
-			if i >= 0 && !slices.Contains(who.DeniedBy, via) {
-				who.If = append(who.If, "denied "+parts[i].part+" by "+via)
-			}
-		}
+	if (len(who.DeniedBy) > 0 || left != "") && len(rest.rules) < len(w.rules) {
+		w.denyRest(ctx, r, rest, who, left)
 		return
 	}
 	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
 	// A request that depends on conditions may be allowed for some.
-	who.Allowed = len(who.DeniedBy) == 0 && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, auditOnly)
+	who.Allowed = len(who.DeniedBy) == 0 && left == "" && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, auditOnly)
+	if left != "" {
+		who.If = append(who.If, "left to other authorizers by "+left)
+	}
+}
+
+// denyRest finds out the same where policies deny the request, or leave it to other authorizers. A subject for whom these do
+// so for a part is not denied: what is left decides.
+func (w *World) denyRest(ctx context.Context, r *usher.Request, rest *World, who *whoCan, left string) {
+	q := authz.QueryOf(r, nil)
+	denied := who.DeniedBy
+	who.DeniedBy = nil
+	rest.deny(ctx, r, rest, who)
+	mark := func(does, via string) {
+		i := slices.IndexFunc(w.rules, func(one *authz.Rule) bool { return rule.FullName(one.Policy.Ref) == via && one.IsFor(&q) })
+		if i < 0 || slices.Contains(who.DeniedBy, via) {
+			return
+		}
+		if part := w.partOf(w.rules[i].Policy, &q); part != "" {
+			who.If = append(who.If, does+" "+part+" by "+via)
+		}
+	}
+	for _, via := range denied {
+		mark("denied", via)
+	}
+	mark("left to other authorizers", left)
+}
+
+// effectOf returns the effect of a policy.
+func (w *World) effectOf(policy usher.PolicyRef) authz.Effect {
+	i := slices.IndexFunc(w.rules, func(one *authz.Rule) bool { return one.Policy.Ref == policy })
+	if i < 0 {
+		return authz.Allow
+	}
+	return w.rules[i].Policy.Effect
 }
 
 // denials lists the subjects of the policies that deny a request for at least one user.
@@ -288,7 +319,7 @@ func (w *World) denials(r *usher.Request) []whoCan {
 		}
 		part := w.partOf(one.Policy, &q)
 		for _, who := range subjectsOf(one.Policy) {
-			who.Via, who.If, who.part = via, conditionsOf(one.Policy), part
+			who.Via, who.If = via, conditionsOf(one.Policy)
 			if part != "" {
 				who.If = append([]string{part}, who.If...)
 			}
@@ -298,10 +329,11 @@ func (w *World) denials(r *usher.Request) []whoCan {
 	return all
 }
 
-// part says for which names and namespaces alone a rule denies what is asked without one; empty if it denies all of it.
-// API servers do ask about collections, and about objects that have no name yet: these are denied as a whole.
+// part says for which names and namespaces alone a rule denies what is asked without one, or leaves it to other authorizers;
+// empty if it does so with all of it. API servers do ask about collections, and about objects that have no name yet: these are
+// denied as a whole.
 func part(one *authz.Rule, q *authz.Query) string {
-	if one.Policy.Effect != authz.Deny || q.NonResource || q.Verb.Extent != authz.One || authz.HasSelectors(q.Verb.Text) {
+	if one.Policy.Effect == authz.Allow || q.NonResource || q.Verb.Extent != authz.One || authz.HasSelectors(q.Verb.Text) {
 		return ""
 	}
 	var all []string

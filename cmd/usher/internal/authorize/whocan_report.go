@@ -42,8 +42,6 @@ type whoCan struct {
 	// within is the namespace of what allows the request, role what it binds.
 	within string
 	role   rbacv1.RoleRef
-	// part says for which names or namespaces alone a policy denies the request; empty if for all.
-	part string
 }
 
 func (r *whoReport) print(out io.Writer) error {
