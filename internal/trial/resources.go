@@ -28,9 +28,12 @@ type match struct {
 	excluded *rule.Excluded
 }
 
+// constraintsField is the field of what a policy is for.
+const constraintsField = "spec.matchConstraints"
+
 // constraints is the match of a policy whose expressions have types.
 func constraints(c *compile.Compiled) match {
-	m := match{c.Typed().Matches(), "spec.matchConstraints", "nothing is matched by it", c.Ref.Namespace != "", nil}
+	m := match{c.Typed().Matches(), constraintsField, "nothing is matched by it", c.Ref.Namespace != "", nil}
 	if len(c.Rules) > 0 {
 		m.excluded = c.Rules[0].Match.Excluded
 	}
@@ -59,6 +62,7 @@ func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, nothing 
 	}
 	if !some {
 		nothing = cmp.Or(whys...)
+		m.mistaken(problems)
 	}
 	for i := range m.Excluded {
 		_, _, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], match: m}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), "nothing is left out by it")
@@ -68,6 +72,16 @@ func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, nothing 
 		})...)
 	}
 	return problems, nothing
+}
+
+// mistaken makes mistakes of the problems of a policy of a namespace that is for nothing, if all of its resources exist. A
+// binding that is for nothing may be one of several.
+func (m match) mistaken(problems []rule.Problem) {
+	if m.namespaced && m.field == constraintsField && !slices.ContainsFunc(problems, func(p rule.Problem) bool { return !strings.HasSuffix(p.Field, ".resources") }) {
+		for i := range problems {
+			problems[i].Severity = rule.Mistake
+		}
+	}
 }
 
 // exists reports whether a resource that the match names exists.

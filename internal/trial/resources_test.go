@@ -85,8 +85,8 @@ func TestResourcesOfNoNamespace(t *testing.T) {
 		remove = "; remove the resource, or ask who administers the cluster for what is for all namespaces"
 	)
 	for _, test := range []struct{ reason, groups, resources, nothing, said string }{
-		{"namespaces", `""`, "namespaces", inNone + remove, inNone},
-		{"and something else", `""`, "namespaces, pods", "", inNone},
+		{"namespaces", `""`, "namespaces", inNone + remove, "mistake: ObjectPolicy shop/p: spec.matchConstraints.resourceRules[0].resources: " + inNone},
+		{"and something else", `""`, "namespaces, pods", "", "warning: ObjectPolicy shop/p: spec.matchConstraints.resourceRules[0].resources: " + inNone},
 		{"everything", `"*"`, `"*"`, "", ""},
 		{"Secrets", `""`, "secrets", "a policy of a namespace does not act on secrets", ""},
 		{"and something else", `""`, "secrets, pods", "", ""},
