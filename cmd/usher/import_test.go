@@ -80,6 +80,38 @@ func TestImportTestsThatDiffer(t *testing.T) {
 	}
 }
 
+// What is not converted fails with --strict and without it; a test that cannot be judged only with --strict.
+func TestImportGatekeeperStrictly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(suitesOf+"conditions")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "c-meets.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	rego := filepath.Join(t.TempDir(), "rego.yaml")
+	const template = `{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, metadata: {name: x}, spec: {crd: {spec: {names: {kind: X}}}, targets: [{target: a, rego: "package x"}]}}`
+	if err := os.WriteFile(rego, []byte(template), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{rego}, cli.ExitNegative, "0 converted, 1 left out"},
+		{[]string{rego, "--strict"}, cli.ExitNegative, "0 converted, 1 left out"},
+		{[]string{dir, "--prove", dir}, cli.ExitOK, "1 cannot be judged"},
+		{[]string{dir, "--prove", dir, "--strict"}, cli.ExitNegative, "1 cannot be judged"},
+	} {
+		stdout, stderr, status := execute(t, append([]string{"import", "gatekeeper", "--report", "text"}, row.args...))
+		if status != row.status || !strings.Contains(stdout, row.says) {
+			t.Errorf("%q: status %d, expected %d and %q:\n%s%s", row.args, status, row.status, row.says, stdout, stderr)
+		}
+	}
+}
+
 // Policies of one name have a file each, in whatever files and of whatever kinds they are; only those are left out whose names are the same for
 // Kyverno, too.
 func TestImportPoliciesOfOneName(t *testing.T) {
