@@ -145,6 +145,10 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if len(f.policies) > 0 && !f.slipped && slices.ContainsFunc(report.Decisions, func(j Judgement) bool { return j.fails() }) {
 		cli.Notef(cmd, s, "note", "a rule fails: 'usher explain --cost' says on which values, and what it takes; 'usher check' tries policies on samples")
 	}
+	if !f.fromCluster && slices.ContainsFunc(report.Decisions, func(j Judgement) bool { return j.lacks() }) {
+		cli.Notef(cmd, s, "note", "API servers set defaults before they ask policies, and objects of files lack them: a field that a rule does not find may be one; "+
+			"'kubectl create -f FILE --dry-run=server -o yaml | usher decide -p POLICIES -f -' has them")
+	}
 	if f.noteUnread != nil && report.Denied < len(report.Decisions) {
 		f.noteUnread()
 	}

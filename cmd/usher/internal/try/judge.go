@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -59,6 +60,13 @@ type caveats struct {
 // fails reports whether a rule has no result, or a part of one.
 func (j *Judgement) fails() bool {
 	return slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.Failure() != nil })
+}
+
+// lacks reports whether a rule fails because the object, as somebody has written it, has no such field.
+func (j *Judgement) lacks() bool {
+	return j.before["metadata"] != nil && isWritten(j.asked[0].request, j.before) && slices.ContainsFunc(j.Rules, func(r ruleResult) bool {
+		return r.Failure() != nil && strings.Contains(r.Failure().Error(), "no such key")
+	})
 }
 
 // An asked is the request to one phase and its decision.
