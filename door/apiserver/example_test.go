@@ -14,6 +14,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/source/dir"
 )
 
 // A server obeys what a program decides. With policies instead, see package plugin.
@@ -34,34 +36,44 @@ func ExampleNew() {
 	_ = order
 }
 
-// The authorizer stands behind the one for system:masters, which can repair it, and before
-// the one that a server had. It denies what policies deny, and has no opinion otherwise.
+// A server config of k8s.io/apiserver has this field.
+type serverConfig struct {
+	Authorization struct{ Authorizer authorizer.Authorizer }
+}
+
+// Policies in a folder, which may change while the server runs, deny what the authorizer that it has would allow.
 func ExampleNewAuthorizer() {
-	// In a server: server.Config of k8s.io/apiserver.
-	var config struct {
-		Authorization struct{ Authorizer authorizer.Authorizer }
-	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var config serverConfig
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	decider := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
-		if r.Phase == usher.Authorize && r.Namespace == "vault" {
-			return usher.Denied("%s is no banker", r.User.Name), nil
-		}
-		return usher.Decision{Verdict: usher.NoOpinion}, nil
-	})
-
-	config.Authorization.Authorizer = union.New(
-		authorizerfactory.NewPrivilegedGroups("system:masters"),
-		apiserver.NewAuthorizer(decider, apiserver.AuthorizerOptions{}),
-		config.Authorization.Authorizer,
-	)
-
+	if err := authorize(ctx, &config, "testdata/authorization"); err != nil {
+		fmt.Println(err)
+		return
+	}
 	for _, namespace := range []string{"shop", "vault"} {
-		decision, why, err := config.Authorization.Authorizer.Authorize(context.Background(), authorizer.AttributesRecord{
-			User: &user.DefaultInfo{Name: "jane"}, Verb: "get", Resource: "pods", APIVersion: "v1", Namespace: namespace, ResourceRequest: true,
+		decision, why, err := config.Authorization.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User: &user.DefaultInfo{Name: "jane", Groups: []string{"system:authenticated"}}, Verb: "get", Resource: "pods", APIVersion: "v1", Namespace: namespace, ResourceRequest: true,
 		})
 		fmt.Println(namespace, decision == authorizer.DecisionAllow, why, err)
 	}
 	// Output:
 	// shop true  <nil>
-	// vault false jane is no banker <nil>
+	// vault false denied by policy vault (cluster): ask the bankers <nil>
+}
+
+// authorize has the policies in a folder decide before the authorizer that a server had, and behind the one for
+// system:masters, which can repair it.
+func authorize(ctx context.Context, config *serverConfig, folder string) error {
+	policies := live.New(live.Options{})
+	go func() { _ = policies.Run(ctx, dir.New(folder)) }() // WaitLoaded returns its error
+	if err := policies.WaitLoaded(ctx); err != nil {
+		return err
+	}
+	config.Authorization.Authorizer = union.New(
+		authorizerfactory.NewPrivilegedGroups("system:masters"),
+		apiserver.NewAuthorizer(policies, apiserver.AuthorizerOptions{Rules: policies}),
+		config.Authorization.Authorizer,
+	)
+	return nil
 }
