@@ -51,7 +51,7 @@ func newWorld(t *testing.T, seed uint64, o audit.Options) *world {
 	}
 	// Much changes while facts are read.
 	w.cluster.setSlow(10 * time.Millisecond)
-	o.Judge = judge.Options{Facts: w.cluster}
+	o.Judge = judge.Options{Facts: w.cluster, Unsent: unsent}
 	o.Reread = func(k result.Kind) { w.reread <- k }
 	w.auditor = audit.New(o)
 	for _, k := range kinds() {
@@ -190,7 +190,7 @@ func (w *world) check(o audit.Options) {
 	if diff := gocmp.Diff(results, w.followed, options...); diff != "" {
 		w.t.Fatalf("-state +what a reader of changes knows:\n%s\n%s", diff, strings.Join(w.log, "\n"))
 	}
-	o.Judge = judge.Options{Facts: w.cluster}
+	o.Judge = judge.Options{Facts: w.cluster, Unsent: unsent}
 	other := audit.New(o)
 	other.Enforce(compile.Order(policies))
 	ctx, stop := context.WithCancel(w.t.Context())

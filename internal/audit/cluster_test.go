@@ -220,9 +220,17 @@ func (c *cluster) resolve(ctx context.Context, ref fact.Ref) (any, time.Duration
 	return value, c.slow, err
 }
 
+// unsent has API servers send nothing of a namespace.
+func unsent(r *usher.Request) string {
+	if r.Namespace == "b" {
+		return "a reason"
+	}
+	return ""
+}
+
 // said returns what policies say about all objects, without an auditor: each whole object is judged.
 func (c *cluster) said(policies []compile.Compiled) (map[string][]result.Result, map[string]result.Counts) {
-	j := judge.New(compile.Order(policies), judge.Options{Facts: c})
+	j := judge.New(compile.Order(policies), judge.Options{Facts: c, Unsent: unsent})
 	results, summaries := map[string][]result.Result{}, map[string]result.Counts{}
 	for _, k := range kinds() {
 		plan := j.Plan(k)

@@ -77,7 +77,7 @@ func (s *Sink) set(raw []byte) error {
 		s.Present(at)
 		return nil
 	}
-	if s.text, err = o.AppendPart(s.text[:0], selection.Paths); err != nil {
+	if s.text, err = o.AppendPart(s.text[:0], plan.PathsIn(selection.Paths, at.Namespace, at.Name)); err != nil {
 		return fmt.Errorf("read %s %s: %w", s.Kind, at, err)
 	}
 	if j := s.Kind.Set(selection, at, uid, s.text); j != nil {

@@ -106,6 +106,7 @@ func newClusterRuntime(c Config, keys probe.Keys, all counted, count func(probe.
 	if c.Audit != nil {
 		m.audit = auditing.New(*c.Audit, auditing.Options{
 			Client: clients.Audit, Discovery: m.discovery, Resolver: m.resolver, FactTTL: objectTTL, Leader: m.replicas.Leader, Did: c.tracing.Audit(), Log: c.Log,
+			Unsent: c.Cluster.unsent(),
 		})
 		o.Lead = m.audit.Lead
 	}

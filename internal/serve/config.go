@@ -202,6 +202,15 @@ const (
 	IgnoreAdmissionPolicies AdmissionPolicies = "off"
 )
 
+// unsent returns what says why API servers do not send a request, by its resource and namespace; nil if the server does not
+// register.
+func (c *Cluster) unsent() func(*usher.Request) string {
+	if !c.ManageWebhookConfig {
+		return nil
+	}
+	return c.WebhookConfig.ByName().Unsent
+}
+
 // managesWebhookConfig reports whether the server manages webhook configurations; false for nil.
 func (c *Cluster) managesWebhookConfig() bool { return c != nil && c.ManageWebhookConfig }
 

@@ -77,15 +77,25 @@ func LeavingOut(ctx context.Context, kube kubernetes.Interface, name string) (o 
 	return o, ok
 }
 
+// ByName returns options that leave out the namespaces that o leaves out by their names, the one of Usher among them.
+func (o *Options) ByName() *Options {
+	return &Options{Namespace: o.Namespace, NamespaceSelector: byName(o.NamespaceSelector)}
+}
+
+// byName returns what a selector says of the names of namespaces.
+func byName(of *metav1.LabelSelector) *metav1.LabelSelector {
+	if of == nil {
+		return &metav1.LabelSelector{}
+	}
+	return &metav1.LabelSelector{MatchExpressions: slices.DeleteFunc(slices.Clone(of.MatchExpressions), func(r metav1.LabelSelectorRequirement) bool { return r.Key != nameLabel })}
+}
+
 // leavesOut has what an entry says of the names of namespaces, and reports whether it is one that may. All have the same selector.
 func (o *Options) leavesOut(name string, of *metav1.LabelSelector) bool {
 	if entry, known := EntryOf(name); !known || entry.OfPolicies() {
 		return false
 	}
-	o.NamespaceSelector = &metav1.LabelSelector{}
-	if of != nil {
-		o.NamespaceSelector.MatchExpressions = slices.DeleteFunc(slices.Clone(of.MatchExpressions), func(r metav1.LabelSelectorRequirement) bool { return r.Key != nameLabel })
-	}
+	o.NamespaceSelector = byName(of)
 	return true
 }
 

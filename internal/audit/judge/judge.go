@@ -29,6 +29,9 @@ type Options struct {
 	Engine engine.Options
 	// HTTP has rules judged that ask services over HTTP, once for each object.
 	HTTP bool
+	// Unsent, unless nil, returns why API servers do not send a request to webhooks, by its resource and namespace; "" if
+	// they may. The failures and warnings of other policies than those that API servers enforce are then skipped.
+	Unsent func(*usher.Request) string
 	// Versions has each policy judge the objects of a resource in one of its versions.
 	Versions Versions
 }

@@ -66,8 +66,8 @@ func (p *Plan) all(ctx context.Context, object map[string]any) ([]Judgement, err
 	if slices.Contains(p.factual, true) {
 		ctx = context.WithValue(ctx, usageKey{}, used)
 	}
-	c := collector{plan: p, judgements: make([]Judgement, len(p.policies))}
 	request := p.request(object)
+	c := collector{plan: p, judgements: make([]Judgement, len(p.policies)), unsent: p.unsent(request)}
 	for i := range p.stages {
 		stage, r := &p.stages[i], *request
 		r.Phase, r.Operation = stage.phase, stage.operation
@@ -99,21 +99,56 @@ func (p *Plan) request(object map[string]any) *usher.Request {
 		object["apiVersion"], object["kind"] = apiVersion, p.kind.Kind
 	}
 	metadata, _ := object["metadata"].(map[string]any)
-	r.Name, _ = metadata["name"].(string)
-	switch namespace, _ := metadata["namespace"].(string); {
+	name, _ := metadata["name"].(string)
+	namespace, _ := metadata["namespace"].(string)
+	p.place(&r, namespace, name)
+	r.Object = usher.TreeObject(object)
+	return &r
+}
+
+// place has a request be about an object with a name and a namespace, of which either may not be known.
+func (p *Plan) place(r *usher.Request, namespace, name string) {
+	r.Name = name
+	switch {
 	case p.kind.Namespaced:
 		r.Namespace = cmp.Or(namespace, r.Namespace)
 	case isNamespace(p.kind):
-		r.Namespace = cmp.Or(r.Name, r.Namespace)
+		r.Namespace = cmp.Or(name, r.Namespace)
 	}
-	r.Object = usher.TreeObject(object)
-	return &r
+}
+
+// unsent returns why API servers do not send the creation of an object to webhooks; "" if they may.
+func (p *Plan) unsent(r *usher.Request) string {
+	if p.judge.options.Unsent == nil {
+		return ""
+	}
+	return p.judge.options.Unsent(&usher.Request{Kind: r.Kind, Resource: r.Resource, Namespace: r.Namespace, Operation: usher.Create})
+}
+
+// PathsIn returns paths of an object with a namespace and a name, and more if its namespace decides that API servers do not
+// send it: then it is judged apart from others.
+func (p *Plan) PathsIn(paths *usher.Paths, namespace, name string) *usher.Paths {
+	all := probeOf(p.kind)
+	if p.judge.options.Unsent == nil || p.unsent(&all) != "" {
+		return paths
+	}
+	one := all
+	p.place(&one, namespace, name)
+	if p.unsent(&one) == "" {
+		return paths
+	}
+	apart := &Plan{kind: p.kind}
+	apart.paths.Merge(paths)
+	apart.readNamespace()
+	return &apart.paths
 }
 
 // A collector makes judgements of an object from the findings of stages.
 type collector struct {
 	plan       *Plan
 	judgements []Judgement
+	// unsent is why API servers do not send the object to webhooks; "" if they may.
+	unsent string
 	// last is the index of the policy of the last finding.
 	last int
 	// stage is the one whose findings are added, and object the object as the rules before have left
@@ -250,6 +285,11 @@ func (c *collector) addResult(j *Judgement, f *usher.Finding, r *result.Result) 
 	if r.Exemption == nil && f.Outcome != usher.Changed && (f.Confidential || fact.Confidential(c.plan.kind.Kind)) {
 		r.Message = withhold.Secret
 	}
+	if c.unsent != "" && r.Exemption == nil && r.Status != result.Error && !strings.HasSuffix(f.Policy.Kind, "AdmissionPolicy") {
+		*r = result.Result{
+			Policy: r.Policy, Rule: f.Rule, Status: result.Skip, Message: notSent + c.unsent, Category: r.Category, Severity: p.severity,
+		}
+	}
 	r.Message = printable.Cut(r.Message, maxMessage)
 	for i := range j.Results {
 		other := &j.Results[i]
@@ -279,6 +319,9 @@ func sameExemption(a, b *result.Result) bool {
 	}
 	return a.Exemption.PolicyRef == b.Exemption.PolicyRef
 }
+
+// notSent begins the message of a result about an object that API servers do not send.
+const notSent = "API servers do not send it to Usher: "
 
 // leftOut is the message of the last result, if there are too many.
 const leftOut = "the policy has more than 100 results for the object: the others are left out"

@@ -25,7 +25,7 @@ const (
 	Warn Status = "warn"
 	// Error: the rule has no result, or the kind of the objects cannot be read.
 	Error Status = "error"
-	// Skip: the rule cannot be judged without a request, or the object is exempt; Message says why.
+	// Skip: the rule cannot be judged without a request, or the object is exempt or never sent to webhooks; Message says why.
 	Skip Status = "skip"
 )
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit"
@@ -51,6 +52,8 @@ type Options struct {
 	// Resolver has the facts that are objects of the cluster, which are cached for FactTTL.
 	Resolver *clusterfact.Resolver
 	FactTTL  time.Duration
+	// Unsent is that of [judge.Options].
+	Unsent func(*usher.Request) string
 	// Leader names the replica that leads; empty if it is not known.
 	Leader func() string
 	// Did is that of [audit.Options].
@@ -136,7 +139,7 @@ func (a *Audit) Lead(ctx context.Context) {
 		t.auditor.FactChanged(of, namespace, name)
 	})
 	t.auditor = audit.New(audit.Options{
-		Judge:  judge.Options{Facts: newAwaited(a.policies.Facts, a.options.Resolver), Engine: a.policies.Engine},
+		Judge:  judge.Options{Facts: newAwaited(a.policies.Facts, a.options.Resolver), Engine: a.policies.Engine, Unsent: a.options.Unsent},
 		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Did: a.options.Did, Log: a.options.Log,
 	})
 	t.auditor.Enforce(compile.Order(compile.OnPods(a.policies.Compiled())))

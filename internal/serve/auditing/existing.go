@@ -46,7 +46,7 @@ func (a *Audit) Existing(ctx context.Context, c compile.Compiled) (warnings []ru
 	ctx, cancel := context.WithTimeout(ctx, countingTime(ctx))
 	defer cancel()
 	j := judge.New(compile.Order(a.judging(c)), judge.Options{
-		Facts: fact.Remembered(a.policies.Facts), Engine: a.policies.Engine, Versions: resources.Versions(discovered.Resources, resources.Streaming),
+		Facts: fact.Remembered(a.policies.Facts), Engine: a.policies.Engine, Unsent: a.options.Unsent, Versions: resources.Versions(discovered.Resources, resources.Streaming),
 	})
 	for _, counted := range counts(j, c.Ref, discovered.Resources) {
 		more, err := stream.Page(ctx, a.options.Client, counted.kind, countedObjects, stream.Options{MetadataOnly: counted.plan.MetadataOnly(), Log: a.options.Log}, func(object []byte) error {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
@@ -27,6 +28,7 @@ import (
 	"github.com/usher-dev/usher/internal/audit/resources"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // auditCluster judges the objects of a cluster.
@@ -51,7 +53,9 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 		}
 		return nil, policies.Without(forbidden, f.inNamespace(forbidden, err))
 	}
-	sc, err := f.scan(cmd, s, set.Elsewhere(stored), existing.Facts(clients, &f.facts))
+	o := f.judging(existing.Facts(clients, &f.facts))
+	o.Unsent = unsent(cmd.Context(), clients.Kube)
+	sc, err := f.scan(cmd, s, set.Elsewhere(stored), o)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +93,20 @@ func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policie
 	if err != nil {
 		return nil, err
 	}
-	sc := newScan(set, judge.Options{Facts: existing.Facts(clients, &facts.Flags{}), Engine: engine.Options{FailurePolicy: usher.Fail}})
+	sc := newScan(set, judge.Options{
+		Facts: existing.Facts(clients, &facts.Flags{}), Engine: engine.Options{FailurePolicy: usher.Fail}, Unsent: unsent(cmd.Context(), clients.Kube),
+	})
 	r := reading{scan: sc, client: clients.Facts, namespace: namespace}
 	return r.report(cmd.Context(), s, clients.Kube.Discovery())
+}
+
+// unsent returns what says why API servers do not send a request to Usher: as it is registered, or as it is by default.
+func unsent(ctx context.Context, kube kubernetes.Interface) func(*usher.Request) string {
+	o, ok := webhookconfig.LeavingOut(ctx, kube, "usher")
+	if !ok {
+		o.Namespace = cluster.DefaultNamespace
+	}
+	return o.Unsent
 }
 
 // A reading reads the objects of a cluster, one page after the other, and has them judged.

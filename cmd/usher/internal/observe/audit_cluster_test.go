@@ -111,6 +111,40 @@ func TestAuditOfATenant(t *testing.T) {
 	}
 }
 
+// TestAuditSkipsWhatIsNotSent: nothing is a failure that API servers do not send to Usher; what they enforce themselves is.
+func TestAuditSkipsWhatIsNotSent(t *testing.T) {
+	t.Parallel()
+	const match = `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, validations: [{expression: "false", message: never}]`
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	if err := os.WriteFile(file, []byte(`
+{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: owner}, spec: {`+match+`}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: theirs}, spec: {`+match+`}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: theirs}, spec: {policyName: theirs, validationActions: [Deny]}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"%s"}}`
+	pods := fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`+pod+`,`+pod+`]}`, "shp", "usher-system")
+	var out, errs bytes.Buffer
+	newRoot := func(s cli.Streams) *cobra.Command {
+		root := &cobra.Command{Use: "usher"}
+		root.AddCommand(observe.Audit(s))
+		return root
+	}
+	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
+	cli.Execute(t.Context(), newRoot, s, []string{"audit", "--from-cluster", "-p", file, "--kubeconfig", clusterWith(t, "", pods)})
+	for _, want := range []string{
+		"skip medium API servers do not send it to Usher: the registration leaves out the namespace of Usher (ClusterObjectPolicy owner)",
+		"3 fail, 1 skip",
+	} {
+		if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s%s", want, &out, &errs)
+		}
+	}
+}
+
 // emptyCluster returns the kubeconfig of an API server that has pods, and not a single object. It
 // forbids GETs of paths that begin with forbidden, but for discovery.
 func emptyCluster(t *testing.T, forbidden string) string {

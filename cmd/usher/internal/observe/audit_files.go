@@ -13,7 +13,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/podtemplate"
@@ -34,7 +34,7 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 	if err != nil {
 		return nil, err
 	}
-	sc, err := f.scan(cmd, s, set, resolver)
+	sc, err := f.scan(cmd, s, set, f.judging(resolver))
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func (f *auditFlags) inputs(cmd *cobra.Command, s cli.Streams) ([]objects.Input,
 }
 
 // scan returns a scan with policies.
-func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, resolver fact.Resolver) (*scan, error) {
+func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, set policies.Set, o judge.Options) (*scan, error) {
 	set.NoteIdle(cmd, s)
-	sc := newScan(set.OnPods(), f.judging(resolver))
+	sc := newScan(set.OnPods(), o)
 	if text := sc.only(f.policy); text != "" {
 		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy: %s", text)}
 	}
