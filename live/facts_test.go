@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
@@ -64,6 +65,16 @@ func TestNoFacts(t *testing.T) {
 			}
 			if text := strings.Join(found, "\n"); row.says == "" && text != "" || row.says != "" && !strings.HasPrefix(text, "mistake: it reads "+row.says+", which") {
 				t.Errorf("problems %q", decider.Problems())
+			}
+			if err := decider.WaitTried(ctx); err != nil {
+				t.Fatal(err)
+			}
+			var known []live.Problem
+			for _, policy := range decider.Policies() {
+				known = append(known, policy.Problems...)
+			}
+			if diff := cmp.Diff(decider.Problems(), known); diff != "" {
+				t.Errorf("problems (-of all +of policies):\n%s", diff)
 			}
 			for _, problem := range with.Problems() {
 				if strings.Contains(problem.What, "has no facts for") {

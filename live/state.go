@@ -19,7 +19,7 @@ type Policy struct {
 	// Pending reports that the newest version is not compiled yet. Unless an older one is in force,
 	// the policy fails until then.
 	Pending bool
-	// Problems are those of the newest version.
+	// Problems are those of the newest version, with all that [Live.Problems] has of the policy.
 	Problems []Problem
 }
 
@@ -51,7 +51,7 @@ func (p Problem) String() string {
 
 // Policies returns the state of each policy.
 func (l *Live) Policies() []Policy {
-	states, idle := l.current.Policies(), compile.Idle(l.current.Enforced())
+	states, idle := current.States(l.current), compile.Idle(l.current.Enforced())
 	policies := make([]Policy, len(states))
 	for i := range states {
 		s := &states[i]

@@ -115,6 +115,31 @@ func Problems(l *Live) []rule.Problem {
 	return slices.Compact(all)
 }
 
+// States returns the state of each policy, with all that [Problems] has of it: also what depends on other policies, facts
+// and the cluster.
+func States(l *Live) []rule.State {
+	current := l.current.Load()
+	states := slices.Clone(current.policies)
+	at := make(map[usher.PolicyRef]int, len(states))
+	told := map[usher.PolicyRef][]rule.Problem{}
+	for i := range states {
+		// Of policies with the same name, the last is the one that is used.
+		ref := states[i].Policy
+		at[ref], told[ref] = i, append(told[ref], states[i].Problems...)
+	}
+	for _, p := range current.status.Problems {
+		i, known := at[p.Policy]
+		if known && !slices.Contains(told[p.Policy], p) {
+			states[i].Problems = append(slices.Clip(states[i].Problems), p)
+		}
+	}
+	for i := range states {
+		states[i].Problems = slices.Clone(states[i].Problems)
+		rule.SortProblems(states[i].Problems)
+	}
+	return states
+}
+
 // Snapshot returns the state of the policies in force, with the problems that trying them found.
 func Snapshot(l *Live) usher.Snapshot {
 	status := l.Status()
