@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
 	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
@@ -103,6 +106,13 @@ func (c *chain) start(ctx context.Context, stop <-chan struct{}) error {
 		}
 	}
 	return nil
+}
+
+// answers reports whether there is a webhook for which local answers.
+func (c *chain) answers(local func(configuration, webhook string) http.Handler) bool {
+	return slices.ContainsFunc(slices.Concat(c.mutatingHooks.Webhooks(), c.validatingHooks.Webhooks()), func(hook webhook.WebhookAccessor) bool {
+		return local(hook.GetConfigurationName(), hook.GetName()) != nil
+	})
 }
 
 func (c *chain) interfaces(r *run) admission.ObjectInterfaces {

@@ -85,6 +85,32 @@ func TestWhyAWebhookIsNotCalled(t *testing.T) {
 	}
 }
 
+// TestUnaskedPolicies: policies to which no webhook configuration sends anything must not look as if they allowed.
+func TestUnaskedPolicies(t *testing.T) {
+	t.Parallel()
+	usual := simulate.AnsweredBy(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return usher.Denied("no"), nil }))
+	for name, unasked := range map[string]bool{"": true, "mutate.other.dev": true, "mutate.usher.dev": false} {
+		var objects []map[string]any
+		if name != "" {
+			objects = make([]map[string]any, 1)
+			if err := yaml.Unmarshal([]byte(strings.NewReplacer("KIND", "MutatingWebhookConfiguration", "mutate.usher.dev", name).Replace(base)), &objects[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cluster, err := simulate.FromObjects(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := simulate.New(t.Context(), cluster, simulate.Options{Local: usual})
+		if err == nil {
+			s.Close()
+		}
+		if said := err != nil && strings.Contains(err.Error(), "add the webhook configurations of Usher"); said != unasked || err != nil != unasked {
+			t.Errorf("webhook %q: %v", name, err)
+		}
+	}
+}
+
 func TestServicesAreWhereOptionsSay(t *testing.T) {
 	t.Parallel()
 	var path atomic.Value

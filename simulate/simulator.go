@@ -10,6 +10,9 @@
 // What an API server does before and after that is not simulated: who somebody is and what
 // they may do, defaults and validation of built-in kinds, managedFields, quotas and limit
 // ranges, and the other plugins that are compiled into kube-apiserver.
+//
+// The code of k8s.io/apiserver logs with the global logger of klog, to the standard error:
+// klog.SetSlogLogger(slog.New(slog.DiscardHandler)) silences it. A [Trace] says more.
 package simulate
 
 import (
@@ -37,7 +40,8 @@ type Options struct {
 	// Services tells where Services are, by namespace/name or namespace/name:port: an
 	// http or https URL. The certificate of the latter is checked as an API server does.
 	Services map[string]string
-	// Local, if not nil, may answer in process for the webhook of a configuration.
+	// Local, if not nil, may answer in process for the webhook of a configuration. If it answers for none of the cluster, that
+	// is an error of New.
 	Local func(configuration, webhook string) http.Handler
 	// Record, if not nil, gets the answers of webhooks; Replay, if not nil, gives them, and
 	// then no webhook is called.
@@ -86,8 +90,17 @@ func New(ctx context.Context, cluster *Cluster, o Options) (*Simulator, error) {
 		stop()
 		return nil, err
 	}
+	if o.Local != nil && !s.chain.answers(o.Local) {
+		stop()
+		return nil, errUnasked
+	}
 	return s, nil
 }
+
+// errUnasked is the error of options whose policies would decide nothing.
+var errUnasked = errors.New("no webhook configuration of the cluster sends requests to Options.Local, so that its policies decide nothing: add the " +
+	"webhook configurations of Usher to the objects, which 'kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations usher -o yaml' prints where Usher runs; " +
+	"'usher simulate -p POLICIES' makes those for policies in files")
 
 // Close ends what runs in the background.
 func (s *Simulator) Close() { s.stop() }

@@ -12,7 +12,7 @@ import (
 
 // AnsweredBy has a decider answer for the webhooks of Usher, as its server would, each for
 // the entry that it is: it is for [Options.Local]. The simulated cluster has to have the webhook configurations of Usher:
-// nothing is sent without them, and then policies do nothing. 'usher simulate' adds those that a server would write.
+// nothing is sent without them, which is an error of [New]. 'usher simulate' adds those that a server would write.
 func AnsweredBy(d usher.Decider) func(configuration, webhook string) http.Handler {
 	quiet := admission.Options{Log: slog.New(slog.DiscardHandler)}
 	return func(_, webhook string) http.Handler {

@@ -225,7 +225,7 @@ func (f *simulateFlags) knownCluster(cmd *cobra.Command, s cli.Streams, o *simul
 		set.NoteIdle(cmd, s)
 	}
 	known, err := f.readCluster(cmd, s, set)
-	if err != nil || len(f.usher) == 0 {
+	if err != nil || len(set.Rules) == 0 {
 		return known, err
 	}
 	client, err := dynamic.NewForConfig(known.Config())
