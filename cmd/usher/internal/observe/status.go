@@ -54,7 +54,9 @@ who may read no others sees these.
 
 The exit status is 0 if everything that is the cluster's own is enforced, 1 if something of it
 is not, and 2 if that cannot be told. What is wrong with policies of namespaces, which who
-works there may cause alone, is listed and counted apart, and does not change it.`
+works there may cause alone, is listed and counted apart, and does not change it. A user who may
+read the policies of one namespace only asks about these with -n: 0 if all of them are enforced as
+Usher has last written into their status, and 1 if not. Without -n it is 2.`
 
 // Status returns usher status.
 func Status(s cli.Streams) *cobra.Command {
@@ -78,8 +80,12 @@ func Status(s cli.Streams) *cobra.Command {
 			switch {
 			case !r.Protected:
 				return cli.ErrNegative
+			case r.tenant != "" && f.namespace == "":
+				return fmt.Errorf("cannot tell whether the cluster is protected: you may read the policies of one namespace; ask about these alone with -n %s", r.tenant)
+			case r.tenant != "" && len(r.NamespaceProblems) > 0:
+				return cli.ErrNegative
 			case r.tenant != "":
-				return errors.New("cannot tell whether the cluster is protected: you may read the policies of one namespace")
+				return nil
 			case r.Calls != callsSeen && len(r.Replicas) == 0, len(r.unverified) > 0:
 				return errors.New("cannot tell whether the cluster is protected: see what is not known")
 			}

@@ -318,8 +318,11 @@ func TestStatus(t *testing.T) {
 			"problem of a namespace: ObjectPolicy shop/p: not enforced", "\nnot known: the cluster: an administrator may read",
 		}},
 		{"of one namespace, with another one in the kubeconfig", func(c *protectedCluster) {
-			c.forbidden, c.tenant, c.tenants, c.args = "/", "/namespaces/lab/", 1, []string{"-n", "lab"}
-		}, cli.ExitUnusable, []string{"as a user of one namespace you see the policies of namespace lab, ", "'usher watch -n lab' shows decisions"}},
+			c.forbidden, c.tenant, c.args = "/", "/namespaces/lab/", []string{"-n", "lab"}
+		}, cli.ExitOK, []string{"as a user of one namespace you see the policies of namespace lab, ", "'usher watch -n lab' shows decisions"}},
+		{"of one namespace, which has problems", func(c *protectedCluster) {
+			c.forbidden, c.tenant, c.tenants, c.args = "/", "/namespaces/shop/", 1, []string{"-n", "shop"}
+		}, cli.ExitNegative, []string{"problem of a namespace: ObjectPolicy shop/p: not enforced"}},
 		{"problems of other namespaces are left out", func(c *protectedCluster) { c.tenants, c.args = 1, []string{"-n", "lab"} }, cli.ExitOK, []string{
 			"the cluster is protected as its policies say\n",
 		}},
