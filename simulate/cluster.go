@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -89,6 +91,9 @@ func FromServer(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cluster: %w", err)
 	}
+	if err := lacking(ctx, client.RESTClient()); err != nil {
+		return nil, err
+	}
 	groups, lists, err := client.ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return nil, fmt.Errorf("read cluster: %w", err)
@@ -103,6 +108,36 @@ func FromServer(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	}
 	c.authorizer, err = newReviews(live)
 	return c, err
+}
+
+// read are what is read of a cluster, at their paths.
+func read() map[string]string {
+	paths := map[string]string{
+		"namespaces": "/api/v1/namespaces", "customresourcedefinitions.apiextensions.k8s.io": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+	}
+	for _, name := range []string{
+		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+	} {
+		paths[name+"."+admissionv1.GroupName] = "/apis/" + admissionv1.SchemeGroupVersion.String() + "/" + name
+	}
+	return paths
+}
+
+// lacking returns which rights are missing to read a cluster: whoever reads it would wait for what never comes.
+func lacking(ctx context.Context, client rest.Interface) error {
+	paths := read()
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(paths)) {
+		if err := client.Get().AbsPath(paths[name]).Param("limit", "1").Do(ctx).Error(); apierrors.IsForbidden(err) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("read cluster: you may not list %s, which say what is asked about a request: have an administrator grant the verbs get, list and watch on them; "+
+		"'kubectl auth can-i list %s' says whether you have one", strings.Join(names, ", "), names[0])
 }
 
 // Config leads to the cluster, for reading.

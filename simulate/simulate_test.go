@@ -216,6 +216,28 @@ func TestLiveClustersAreOnlyRead(t *testing.T) {
 	}
 }
 
+// TestMissingRights: an error names the rights that are missing, before anything waits for what may not be read.
+func TestMissingRights(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "webhookconfigurations") || strings.HasSuffix(r.URL.Path, "customresourcedefinitions") {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1"})
+	}))
+	t.Cleanup(server.Close)
+	_, err := simulate.FromServer(t.Context(), &rest.Config{Host: server.URL})
+	for _, want := range []string{
+		"you may not list customresourcedefinitions.apiextensions.k8s.io, mutatingwebhookconfigurations.admissionregistration.k8s.io, validatingwebhookconfigurations.admissionregistration.k8s.io, which",
+		"'kubectl auth can-i list customresourcedefinitions.apiextensions.k8s.io'",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
 // create is a request for a ConfigMap.
 // Reviews are answered and not stored, so that they need no name and get nothing that stored
 // objects get.
