@@ -196,6 +196,9 @@ func (p *observed) Validate(ctx context.Context, a admission.Attributes, o admis
 	r := runOf(ctx)
 	m := r.begin(a)
 	err := plugin.Validate(ctx, a, o)
+	if p.name == validatingwebhook.PluginName {
+		err = p.chain.firstError(ctx, r.calls, err, func(ctx context.Context) error { return plugin.Validate(ctx, a, o) })
+	}
 	p.chain.explain(ctx, p.name, &passage{run: r, mark: m, attributes: a, interfaces: o, err: err})
 	return err
 }

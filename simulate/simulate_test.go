@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -234,6 +235,50 @@ func TestMissingRights(t *testing.T) {
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// TestFirstRefusal: of several webhooks that refuse, the error is that of the first one, whichever is the fastest.
+func TestFirstRefusal(t *testing.T) {
+	t.Parallel()
+	hooks := "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: c}, webhooks: ["
+	for _, name := range []string{"allows", "slow", "fast"} {
+		hooks += fmt.Sprintf(`{name: %s.usher.dev, clientConfig: {url: 'https://a.example'}, sideEffects: None, admissionReviewVersions: [v1], rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]}, `, name)
+	}
+	hooks += "]}"
+	for _, broken := range []bool{false, true} {
+		answered := make(chan struct{})
+		o := simulate.Options{Local: func(_, webhook string) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch webhook {
+				case "allows.usher.dev":
+					allow(w, r)
+					return
+				case "slow.usher.dev":
+					<-answered
+					if broken {
+						http.Error(w, "broken", http.StatusInternalServerError)
+						return
+					}
+				default:
+					defer close(answered)
+				}
+				decide(w, r, usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return usher.Denied("no"), nil }))
+			})
+		}}
+		trace := run(t, o, create(), hooks)
+		want := `admission webhook "slow.usher.dev" denied the request: no`
+		if broken {
+			want = `failed calling webhook "slow.usher.dev": failed to call webhook: `
+		}
+		if trace.Error == nil || !strings.Contains(trace.Error.Message, want) {
+			t.Errorf("error %+v, want %q", trace.Error, want)
+		}
+		for name, outcome := range map[string]simulate.Outcome{"c/allows.usher.dev": simulate.Passed, "c/fast.usher.dev": simulate.Denied} {
+			if s := find(t, trace, name); s.Outcome != outcome {
+				t.Errorf("%s: %+v", name, s)
+			}
 		}
 	}
 }

@@ -2,10 +2,13 @@ package simulate
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +51,9 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		c.request = body
 		_ = request.Body.Close()
 	}
+	if known, ok := request.Context().Value(knownKey{}).(*knownAnswer); ok {
+		return known.answer(request, c)
+	}
 	r.mu.Lock()
 	r.calls = append(r.calls, c)
 	r.mu.Unlock()
@@ -67,6 +73,53 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = io.NopCloser(bytes.NewReader(c.response))
 	return response, nil
+}
+
+type knownKey struct{}
+
+// A knownAnswer answers for one webhook as it has answered already, and for others that they allow.
+type knownAnswer struct {
+	hook     hookName
+	answered *Recording
+}
+
+func (k *knownAnswer) answer(request *http.Request, c *call) (*http.Response, error) {
+	if c.hook == k.hook {
+		return k.answered.replay(request, c)
+	}
+	var sent struct {
+		APIVersion string `json:"apiVersion"`
+	}
+	if err := json.Unmarshal(c.request, &sent); err != nil {
+		return nil, fmt.Errorf("decode review: %w", err)
+	}
+	question, _ := questionOf(c.request)
+	allow := fmt.Sprintf(`{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,"allowed":true}}`, sent.APIVersion, uidMark)
+	allowing := &Recording{Exchanges: []Exchange{{
+		Configuration: c.hook.configuration, Webhook: c.hook.webhook, Request: question, Code: http.StatusOK, Response: json.RawMessage(allow),
+	}}}
+	return allowing.replay(request, c)
+}
+
+// firstError returns the error of the first validating webhook that refuses, in the order of the configurations, if several
+// did: an API server returns that of the one that was the fastest. validate runs the plugin, and err is what it returned.
+func (c *chain) firstError(ctx context.Context, calls []*call, err error, validate func(context.Context) error) error {
+	if err == nil || len(calls) < 2 || ctx.Err() != nil {
+		return err
+	}
+	for _, hook := range c.validatingHooks.Webhooks() {
+		name := hookName{hook.GetConfigurationName(), hook.GetName()}
+		i := slices.IndexFunc(calls, func(made *call) bool { return made.hook == name })
+		if i < 0 {
+			continue
+		}
+		answered := &Recording{}
+		answered.add(calls[i])
+		if first := validate(context.WithValue(ctx, knownKey{}, &knownAnswer{name, answered})); first != nil {
+			return first
+		}
+	}
+	return err
 }
 
 // send has the call answered by whom it may concern.
