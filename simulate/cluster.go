@@ -124,7 +124,7 @@ func read() map[string]string {
 	return paths
 }
 
-// lacking returns which rights are missing to read a cluster: whoever reads it would wait for what never comes.
+// lacking returns which rights are missing to read a cluster. Informers would wait for what never comes.
 func lacking(ctx context.Context, client rest.Interface) error {
 	paths := read()
 	var names []string
