@@ -293,6 +293,8 @@ func recovered(err *error) {
 		*err = r
 	case *meter.Stopped:
 		*err = r
+	case *types.Err:
+		*err = r
 	default:
 		*err = fmt.Errorf("internal error: %v", r)
 	}
