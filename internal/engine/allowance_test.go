@@ -3,13 +3,16 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/allowance"
 )
@@ -59,4 +62,34 @@ func TestNamespacesHaveOneAllowance(t *testing.T) {
 			t.Errorf("message %q; want %q", d.Message, want)
 		}
 	}
+}
+
+// TestWhoWaitsForATurn: a rule of a namespace that had no turn within its time says so.
+func TestWhoWaitsForATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		watch := overrun.New(overrun.Options{})
+		for range max(runtime.GOMAXPROCS(0)/2, 1) {
+			turn := watch.Turn("team-b")
+			if err := turn.Wait(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+			defer turn.End()
+		}
+		waits := program(func(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+			return rule.Outcome{}, in.Allowance.WaitLong(ctx)
+		})
+		r := one("a", waits)
+		r.Policy.Namespace, r.Phase = "team-a", usher.Validate
+		e := engine.New(index.New([]rule.Rule{r}), nil, engine.Options{Overruns: watch})
+		d, err := e.Decide(t.Context(), &usher.Request{
+			Phase: usher.Validate, Operation: usher.Create, Namespace: "team-a", Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "overran its time of 1s while it waited for a turn"; !strings.Contains(d.Message, want) {
+			t.Errorf("decided %+v, want %q", d, want)
+		}
+	})
 }

@@ -220,7 +220,7 @@ func (a *attempt) leave(ctx context.Context, g *overrun.Goroutine) *attempt {
 }
 
 // overdue is the error of a rule when the time of the request is over. err is that of its program.
-func (a *attempt) overdue(ctx context.Context, err error) error {
+func (a *attempt) overdue(ctx context.Context, err error) *OverrunError {
 	limit := time.Since(a.began)
 	if at, ok := ctx.Deadline(); ok {
 		limit = max(at.Sub(a.began), 0)

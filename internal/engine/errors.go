@@ -46,6 +46,8 @@ type OverrunError struct {
 	Limit time.Duration
 	// Request says that the limit is that of the request.
 	Request bool
+	// Starved says that they waited for a turn then.
+	Starved bool
 	// Err is the program's error, nil if the program has not answered.
 	Err error
 }
@@ -57,6 +59,9 @@ func (e *OverrunError) Error() string {
 	}
 	if errors.Is(e.Err, rule.ErrUnreached) {
 		return text + " before the rule was reached"
+	}
+	if e.Starved {
+		return text + " while it waited for a turn: policies of a namespace may take a part of the processors only"
 	}
 	if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
 		return text

@@ -114,9 +114,11 @@ func (a *ruleRun) overrun(ctx context.Context, err error) error {
 	case err == nil || isMissing(err):
 		return err
 	case overdue(ctx):
-		return a.attempt.overdue(ctx, err)
+		over := a.attempt.overdue(ctx, err)
+		over.Starved = a.turn.Starved()
+		return over
 	case a.frame.ctx.Err() != nil && ctx.Err() == nil:
-		return &OverrunError{Limit: a.engine.options.RuleTimeout, Err: err}
+		return &OverrunError{Limit: a.engine.options.RuleTimeout, Starved: a.turn.Starved(), Err: err}
 	}
 	return err
 }

@@ -52,6 +52,8 @@ type Turn struct {
 	// the budget of the namespace knows of it.
 	begun, counted time.Time
 	left           bool
+	// starved says that the time of the evaluation was over while it waited.
+	starved bool
 	// next is closed when it has a turn.
 	next chan struct{}
 }
@@ -77,8 +79,21 @@ func (t *Turn) Wait(ctx context.Context, taken time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		t.End()
+		t.turns.mu.Lock()
+		t.starved = true
+		t.turns.mu.Unlock()
 		return context.Cause(ctx)
 	}
+}
+
+// Starved reports whether the time of the evaluation was over while it waited for others.
+func (t *Turn) Starved() bool {
+	if t == nil {
+		return false
+	}
+	t.turns.mu.Lock()
+	defer t.turns.mu.Unlock()
+	return t.starved
 }
 
 func (a *turns) overdrawn(namespace string, now time.Time) bool {
@@ -92,6 +107,7 @@ func (t *Turn) ask(now time.Time) (<-chan struct{}, error) {
 	all := t.turns
 	all.mu.Lock()
 	defer all.mu.Unlock()
+	t.starved = false
 	switch had := !t.begun.IsZero(); {
 	case t.left:
 		return nil, ErrBusy

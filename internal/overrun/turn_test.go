@@ -116,6 +116,10 @@ func TestTurnsThatAreNotGiven(t *testing.T) {
 				t.Errorf("whose time is over: %v", err)
 			}
 		}
+		late := w.Turn("a")
+		if err := late.Wait(ctx, long); err == nil || !late.Starved() || held[0].Starved() {
+			t.Errorf("whose time is over has %v, and does not know that it waited", err)
+		}
 		held[0].Leave()
 		if err := held[0].Wait(t.Context(), long); !errors.Is(err, overrun.ErrBusy) {
 			t.Errorf("for which nobody waits: %v", err)

@@ -287,7 +287,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{
 			"what is refused, grouped, with the first", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, podTemplates: "Off", validations: [{expression: "!has(object.spec.hostNetwork)", message: no node network}]}`),
-			rule.Error, []string{"spec.validations[0]: the rule refuses requests without which a cluster cannot recover: a pod of the DaemonSet route-agent is made in pod-network and ", " (no node network)", "namespaceSelector, excludeSubjects", "(pod-network is the namespace of a sample: docs/checking.md#lock-out)"},
+			rule.Error, []string{"spec.validations[0]: the rule refuses requests without which a cluster cannot recover: a pod of the DaemonSet route-agent is made in pod-network and ", " (no node network)", "by namespace with matchConstraints.namespaceSelector, by user with excludeSubjects, or with a ClusterPolicyExemption", "(pod-network is the namespace of a sample: docs/checking.md#lock-out)"},
 		},
 		{
 			"what two parts refuse is one problem, with three requests of different groups", objectPolicy(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, podTemplates: "Off", validations: [{expression: "!has(object.spec.hostNetwork)", message: no node network}, {expression: "false", message: closed}]}`),

@@ -170,7 +170,7 @@ func remedy(p usher.PolicyRef, excludeSubjects string) string {
 	case kind.Foreign:
 		return "exclude them with matchConstraints.namespaceSelector, excludeResourceRules or matchConditions"
 	case kind.ObjectPolicy:
-		return "exclude them with matchConstraints.namespaceSelector, " + excludeSubjects + " or a ClusterPolicyExemption"
+		return "exclude them by namespace with matchConstraints.namespaceSelector, by user with " + excludeSubjects + ", or with a ClusterPolicyExemption"
 	}
 	return "select fewer objects, or exclude namespaces with --webhook-namespace-selector"
 }
