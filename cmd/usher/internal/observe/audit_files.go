@@ -62,6 +62,9 @@ func (f *auditFlags) auditFiles(cmd *cobra.Command, s cli.Streams) (*format.Repo
 		return nil, err
 	}
 	sc.noteExcluding(cmd, s, set.Rules)
+	if sc.lacks {
+		objects.NoteDefaults(cmd, s)
+	}
 	report := sc.report()
 	if report.MissingFacts = store.TakeMissing(); len(report.MissingFacts) > 0 {
 		if slices.ContainsFunc(report.MissingFacts, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") }) {

@@ -17,6 +17,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
@@ -84,6 +85,8 @@ type scan struct {
 	plans   map[result.Kind]*judge.Plan
 	results []format.Result
 	counts  map[usher.PolicyRef]*result.Summary
+	// lacks says that a rule failed because an object of a file has no such field.
+	lacks bool
 }
 
 func newScan(set policies.Set, o judge.Options) *scan {
@@ -214,6 +217,7 @@ func (sc *scan) add(o *object, all []judge.Judgement) {
 			}
 			sc.results = append(sc.results, one)
 			sc.count(said.Policy, r.Status, 1)
+			sc.lacks = sc.lacks || r.Status == result.Error && objects.LacksDefault(o.tree, r.Message)
 		}
 	}
 }

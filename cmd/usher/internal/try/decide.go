@@ -13,6 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/rule"
@@ -146,8 +147,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		cli.Notef(cmd, s, "note", "a rule fails: 'usher explain --cost' says on which values, and what it takes; 'usher check' tries policies on samples")
 	}
 	if !f.fromCluster && slices.ContainsFunc(report.Decisions, func(j Judgement) bool { return j.lacks() }) {
-		cli.Notef(cmd, s, "note", "API servers set defaults before they ask policies, and objects of files lack them: a field that a rule does not find may be one; "+
-			"'kubectl create -f FILE --dry-run=server -o yaml | usher decide -p POLICIES -f -' has them")
+		objects.NoteDefaults(cmd, s)
 	}
 	if f.noteUnread != nil && report.Denied < len(report.Decisions) {
 		f.noteUnread()

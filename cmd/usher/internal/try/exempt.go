@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/policytest"
@@ -32,6 +33,8 @@ type exemptFlags struct {
 	chosen    chosen
 	// missing are the facts that were taken to be absent.
 	missing []string
+	// lacks says that a rule failed because an object of a file has no such field.
+	lacks bool
 }
 
 // Exempt returns usher exempt.
@@ -138,6 +141,9 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	printMissing(&hints, "", "", "--facts", f.missing, f.color.Palette(s.Err))
 	if _, err := io.WriteString(s.Err, hints.String()); err != nil {
 		return err
+	}
+	if f.lacks {
+		objects.NoteDefaults(cmd, s)
 	}
 	if err := printExemptions(s.Out, written); err != nil {
 		return err
@@ -325,6 +331,7 @@ func (f *exemptFlags) deciderOf(set policies.Set, facts fact.Resolver, q Questio
 		// An exemption asks for the Namespace that it names, whatever labels it has.
 		if missing := f.store.TakeMissing(); len(more) == 0 {
 			f.missing = slices.Compact(slices.Sorted(slices.Values(append(f.missing, missing...))))
+			f.lacks = f.lacks || !f.fromCluster && j.lacks()
 		}
 		if len(j.asked) == 0 {
 			return verdict{}, errors.New(j.Message)

@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/internal/audit/result"
@@ -64,8 +64,8 @@ func (j *Judgement) fails() bool {
 
 // lacks reports whether a rule fails because the object, as somebody has written it, has no such field.
 func (j *Judgement) lacks() bool {
-	return j.before["metadata"] != nil && isWritten(j.asked[0].request, j.before) && slices.ContainsFunc(j.Rules, func(r ruleResult) bool {
-		return r.Failure() != nil && strings.Contains(r.Failure().Error(), "no such key")
+	return slices.ContainsFunc(j.Rules, func(r ruleResult) bool {
+		return r.Failure() != nil && isWritten(j.asked[0].request, j.before) && objects.LacksDefault(j.before, r.Failure().Error())
 	})
 }
 

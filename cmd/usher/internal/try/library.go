@@ -9,6 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
@@ -146,6 +147,7 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, requests []Qu
 	for i := range parts {
 		parts[i].decider = parts[i].Decider(resolver)
 	}
+	lacks := false
 	for _, q := range requests {
 		var o triedObject
 		known.Decide(q.Request)
@@ -156,6 +158,10 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, requests []Qu
 			report.addMissing(known.TakeMissing(), o.ran)
 		}
 		report.addTried(&o)
+		lacks = lacks || o.lacks
+	}
+	if lacks && !f.fromCluster {
+		objects.NoteDefaults(cmd, s)
 	}
 	report.Read = len(requests)
 	report.finish()
@@ -232,8 +238,9 @@ type triedObject struct {
 	// ChangesPods are the policies that would change the pods which the object has made.
 	ChangesPods []string `json:"changesPods,omitempty"`
 
-	// ran are the policies that are for the object.
-	ran []string
+	// ran are the policies that are for the object, and lacks says that one fails because the object has no such field.
+	ran   []string
+	lacks bool
 }
 
 // A said is what a policy says about an object.

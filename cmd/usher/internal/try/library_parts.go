@@ -86,7 +86,7 @@ func (p *part) try(ctx context.Context, q Question, o *triedObject) error {
 
 // hear adds what the policies of one part say about an object.
 func (o *triedObject) hear(j *Judgement) {
-	o.File, o.Name = j.File, j.Name
+	o.File, o.Name, o.lacks = j.File, j.Name, o.lacks || j.lacks()
 	if !j.Allowed && len(j.Rules) == 0 {
 		o.says(said{Message: cmp.Or(j.Message, j.Reason), Failed: true})
 	}

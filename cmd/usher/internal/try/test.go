@@ -1,7 +1,6 @@
 package try
 
 import (
-	"context"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -67,7 +66,7 @@ run at all.`,
 			if pattern == "" {
 				extent.paths = paths
 			}
-			report := newTestReport(runCases(cmd.Context(), s, cases))
+			report := newTestReport(runCases(cmd, s, cases))
 			if err := report.examine(cmd, s, cases, extent); err != nil {
 				return err
 			}
@@ -138,25 +137,37 @@ func noteSlips(cmd *cobra.Command, s cli.Streams, cases []policytest.Test) {
 	objects.NoteSlips(cmd, s, inputs, kind.Recorded())
 }
 
+// noteDefaults prints to s.Err that a case may fail because its object lacks a default.
+func noteDefaults(cmd *cobra.Command, s cli.Streams, cases []policytest.Test, reports []policytest.Report) {
+	for i := range cases {
+		c, ok := cases[i].Admission()
+		if ok && reports[i].Status == policytest.Failed && objects.LacksDefault(c.Request.Object, reports[i].Message) {
+			objects.NoteDefaults(cmd, s)
+			return
+		}
+	}
+}
+
 // Roles answers about access by the roles and bindings among objects.
 func Roles(objects []map[string]any) (usher.Decider, error) { return authz.Server(objects) }
 
-// runCases runs cases on all processors and returns the results in the cases' order.
-func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []policytest.Report {
+// runCases runs cases on all processors and returns the results in the cases' order. It prints to s.Err why some may fail.
+func runCases(cmd *cobra.Command, s cli.Streams, cases []policytest.Test) []policytest.Report {
 	results := make([]policytest.Report, len(cases))
 	var done atomic.Int64
 	stop := cli.ShowProgress(s.Err, func() string { return fmt.Sprintf("%d of %d cases", done.Load(), len(cases)) })
-	defer stop()
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, c := range cases {
 		group.Go(func() error {
-			results[i] = c.Run(ctx)
+			results[i] = c.Run(cmd.Context())
 			done.Add(1)
 			return nil
 		})
 	}
 	_ = group.Wait()
+	stop()
+	noteDefaults(cmd, s, cases, results)
 	return results
 }
 
