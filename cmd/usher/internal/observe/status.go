@@ -314,7 +314,7 @@ func (f *statusFlags) readable(cmd *cobra.Command, s cli.Streams, set *clients.S
 		if err == nil && len(left) < len(forbidden) {
 			r.tenant = namespace
 			r.Unknown = nil
-			r.unknownf("the cluster: an administrator may read which replicas run, what is registered, and the policies of the cluster; 'usher watch -n %s' shows decisions", namespace)
+			r.unknownf("the cluster: an administrator may read which replicas run, what is registered, and the policies of the cluster; 'usher watch -n %s' (needs the Role usher-connect, or --server) shows decisions", namespace)
 			return own, nil
 		}
 	}

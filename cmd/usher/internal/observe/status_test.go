@@ -319,7 +319,7 @@ func TestStatus(t *testing.T) {
 		}},
 		{"of one namespace, with another one in the kubeconfig", func(c *protectedCluster) {
 			c.forbidden, c.tenant, c.args = "/", "/namespaces/lab/", []string{"-n", "lab"}
-		}, cli.ExitOK, []string{"as a user of one namespace you see the policies of namespace lab, ", "'usher watch -n lab' shows decisions"}},
+		}, cli.ExitOK, []string{"as a user of one namespace you see the policies of namespace lab, ", "'usher watch -n lab' (needs the Role usher-connect, or --server) shows decisions"}},
 		{"of one namespace, which has problems", func(c *protectedCluster) {
 			c.forbidden, c.tenant, c.tenants, c.args = "/", "/namespaces/shop/", 1, []string{"-n", "shop"}
 		}, cli.ExitNegative, []string{"problem of a namespace: ObjectPolicy shop/p: not enforced"}},

@@ -126,7 +126,7 @@ func (f *decideFlags) noteUnlisted(cmd *cobra.Command, s cli.Streams, in string,
 		object = "-f " + f.files[0]
 	}
 	cli.Notef(cmd, s, "note", "policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: "+
-		"'kubectl get events -n %[1]s', 'usher watch -n %[1]s'. Send that to the people who administer the cluster, who can exempt it: "+
+		"'kubectl get events -n %[1]s', 'usher watch -n %[1]s' (needs the Role usher-connect, or --server). Send that to the people who administer the cluster, who can exempt it: "+
 		"'usher exempt --from-cluster %[2]s -n %[1]s --reason REASON --owner OWNER'", in, object)
 }
 

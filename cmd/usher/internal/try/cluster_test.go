@@ -186,12 +186,12 @@ func TestTenantsWithoutPolicies(t *testing.T) {
 		want, never               string
 	}{
 		{"stored", "pod/stored", "shop", forbidden, "note: policies that you may not list may refuse it: the answer of the API server names them or, where pods are refused, the Events of their owner: " +
-			"'kubectl get events -n shop', 'usher watch -n shop'. Send that to the people who administer the cluster, who can exempt it: " +
+			"'kubectl get events -n shop', 'usher watch -n shop' (needs the Role usher-connect, or --server). Send that to the people who administer the cluster, who can exempt it: " +
 			"'usher exempt --from-cluster pod/stored -n shop --reason REASON --owner OWNER'", "not found"},
 		{"its end", "pod/stored", "shop", forbidden, none + ": you may not list clusterobjectpolicies.usher.dev, objectpolicies.usher.dev: name policies with -p", "not found"},
 		{"misspelled", "pod/stord", "shop", forbidden, "--from-cluster: namespace shop: ", none},
 		{"in no namespace", "pod/stored", "shp", forbidden, `--from-cluster: namespaces "shp" not found`, none},
-		{"a file", file, "", forbidden, "'kubectl get events -n shop', 'usher watch -n shop'. Send that to the people who administer the cluster, who can exempt it: " +
+		{"a file", file, "", forbidden, "'kubectl get events -n shop', 'usher watch -n shop' (needs the Role usher-connect, or --server). Send that to the people who administer the cluster, who can exempt it: " +
 			"'usher exempt --from-cluster -f " + file + " -n shop --reason REASON --owner OWNER'", "-n default"},
 		{"nothing is forbidden", "pod/stored", "shop", shop(), none, "kubectl get events"},
 	} {
