@@ -164,7 +164,7 @@ var mayImport = []struct {
 	// What an engine says of requests to authorize, for both.
 	{"internal/explain/authz", []string{".", "internal/engine/authz", "internal/explain/text", "internal/printable", "internal/rule", "internal/rule/authz"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
-	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall", "internal/printable"}},
+	{"internal/policytest", []string{".", "api/...", "internal/answer", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall", "internal/printable"}},
 	// What embedders use of them.
 	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/explain/...", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/printable", "internal/rule", "internal/trial", "internal/trial/isolated", "source"}},
 	{"policytest", []string{"internal/policytest"}},

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/json"
 
 	usher "github.com/usher-dev/usher"
+	responses "github.com/usher-dev/usher/internal/answer"
 )
 
 // faults lists the differences between the response and e.
@@ -49,7 +50,7 @@ func (e *Expect) statusFaults(d usher.Decision) []string {
 	if e.Code != nil && !sameCode(*e.Code, d) {
 		faults = append(faults, fmt.Sprintf("code: expected %d, got %d: %s", *e.Code, code(d), cmp.Or(d.Message, d.Reason)))
 	}
-	if fault := e.messageFault(d.Message); fault != "" {
+	if fault := e.messageFault(d); fault != "" {
 		faults = append(faults, fault)
 	}
 	if !strings.Contains(d.Reason, e.ReasonContains) {
@@ -106,14 +107,30 @@ func Causes(d usher.Decision) []string {
 func list(texts []string) string { return text(append([]string{}, texts...)) }
 
 // messageFault is the only comparison of messages.
-func (e *Expect) messageFault(message string) string {
-	switch {
-	case e.MessageEquals != nil && *e.MessageEquals != message:
-		return fmt.Sprintf("message: expected %q, got %q", *e.MessageEquals, message)
-	case !strings.Contains(message, e.MessageContains):
-		return fmt.Sprintf("message: expected it to contain %q, got %q", e.MessageContains, message)
+func (e *Expect) messageFault(d usher.Decision) string {
+	if want := e.MessageEquals; want != nil {
+		if got := messageFor(*want, &d); got != *want {
+			return fmt.Sprintf("message: expected %q, got %q", *want, got)
+		}
+	}
+	if got := messageFor(e.MessageContains, &d); !strings.Contains(got, e.MessageContains) {
+		return fmt.Sprintf("message: expected it to contain %q, got %q", e.MessageContains, got)
 	}
 	return ""
+}
+
+// messageFor returns the message of a decision to compare with an expected one. If that names a policy behind a finding, it is
+// the message that clients get.
+func messageFor(expected string, d *usher.Decision) string {
+	names := func(f usher.Finding) bool { return strings.Contains(expected, "("+f.Policy.String()) }
+	if strings.Contains(d.Message, expected) || !slices.ContainsFunc(d.Findings, names) {
+		return d.Message
+	}
+	status, err := responses.Denial(&usher.Request{}, *d)
+	if err != nil || status == nil {
+		return d.Message
+	}
+	return status.Message
 }
 
 // expectsAllowed reports whether e expects the request to be allowed, explicitly or by describing the

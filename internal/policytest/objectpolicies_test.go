@@ -89,6 +89,25 @@ func TestObjectPoliciesAreCovered(t *testing.T) {
 	}
 }
 
+// TestMessagesMayNameThePolicy: messages are as decisions have them, or as clients get them.
+func TestMessagesMayNameThePolicy(t *testing.T) {
+	t.Parallel()
+	for expect, fault := range map[string]string{
+		`messageEquals: "at most 1"`:                                                   "",
+		`messageEquals: "at most 1 (ClusterObjectPolicy bound)"`:                       "",
+		`messageContains: "most 1 (ClusterObjectPolicy bound)"`:                        "",
+		`messageEquals: "at most 1", messageContains: "1 (ClusterObjectPolicy bound)"`: "",
+		`messageEquals: "at most 2 (ClusterObjectPolicy bound)"`:                       `message: expected "at most 2 (ClusterObjectPolicy bound)", got "at most 1 (ClusterObjectPolicy bound)"`,
+		`messageEquals: "at most 1 (ClusterObjectPolicy other)"`:                       `message: expected "at most 1 (ClusterObjectPolicy other)", got "at most 1"`,
+		`messageContains: bound`:                                                       `message: expected it to contain "bound", got "at most 1"`,
+	} {
+		_, tests := testsOf(t, strings.Replace(bound, `causes: ["spec: at most 1"]`, expect, 1))
+		if got := tests[0].Run(t.Context()); got.Message != fault {
+			t.Errorf("%s: %q, want %q", expect, got.Message, fault)
+		}
+	}
+}
+
 // TestObjectPoliciesAreMutated: each part that only object policies have is left out, and the case
 // notices those that it is about.
 func TestObjectPoliciesAreMutated(t *testing.T) {
