@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,6 +71,53 @@ metadata: {name: bad, namespace: shop}
 		if status != test.status || !strings.Contains(stderr, test.says) {
 			t.Errorf("%s: status %d, expected %d and %q:\n%s\n%s", test.result, status, test.status, test.says, stderr, stdout)
 		}
+	}
+}
+
+// TestImportWritesCasesOfItsFiles: cases that are written are about the policies that are written, all their rules together.
+func TestImportWritesCasesOfItsFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"in/policy.yaml": "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {rules: [" +
+			"{name: a, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {a: x}}}}, " +
+			"{name: b, match: {any: [{resources: {kinds: [ConfigMap]}}]}, validate: {message: m, pattern: {data: {b: x}}}}, " +
+			"{name: c, match: {any: [{resources: {kinds: [Secret]}}]}, validate: {message: m, pattern: {data: {c: x}}}}]}\n",
+		"in/kyverno-test.yaml": "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [policy.yaml]\nresources: [resources.yaml]\n" +
+			"results: [{policy: p, rule: a, kind: ConfigMap, resources: [both, a], result: pass}, {policy: p, rule: b, kind: ConfigMap, resources: [a], result: fail}, {policy: p, rule: c, kind: Secret, resources: [c], result: pass}]\n",
+		"in/resources.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: both}, data: {a: x, b: x}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: x}}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: c}, data: {c: x}}\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	_, stderr, status := execute(t, []string{"import", "kyverno", in, "--prove", in, "--out", out})
+	if status != cli.ExitOK || !strings.Contains(stderr, "4 tests answer as before, 0 differ") || !strings.Contains(stderr, "not written as cases: 1 test of one rule") {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	if stdout, stderr, status := execute(t, []string{"test", out}); status != cli.ExitOK || !strings.Contains(stdout, "3 passed, 0 failed") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	names, err := filepath.Glob(filepath.Join(out, "*.yaml"))
+	if err != nil || len(names) != 2 {
+		t.Fatalf("wrote %q, %v", names, err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, regexp.MustCompile(`expression: .*`).ReplaceAll(content, []byte(`expression: "false"`)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stdout, stderr, status := execute(t, []string{"test", out}); status != cli.ExitNegative || !strings.Contains(stdout, "1 passed, 2 failed") {
+		t.Errorf("after a change of the policies: status %d\n%s%s", status, stdout, stderr)
 	}
 }
 

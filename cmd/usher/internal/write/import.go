@@ -1,7 +1,6 @@
 package write
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -128,19 +127,28 @@ func (f *importFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	over := false
+	over, noCases := false, 0
+	var own [][]*proof.Row
 	rows, err := policies.Within(cmd.Context(), f.limits.Timeout(), "prove policies", func(ctx context.Context) ([]proof.Row, error) {
 		ctx, cancel := f.timed(ctx)
 		defer cancel()
 		defer func() { over = late(ctx) }()
 		rows, err := f.proofs(ctx, cmd, s, paths, o)
-		return append(rows, f.untested(ctx, imports, rows, found, o)...), err
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, f.untested(ctx, imports, rows, found, o)...)
+		own = testsOf(imports, rows)
+		if f.folder != "" {
+			noCases, err = wholeCases(ctx, imports, own)
+		}
+		return rows, err
 	})
 	if err != nil {
 		return err
 	}
-	own := testsOf(imports, rows)
 	report := newImportReport(imports, rows, own, f.strict)
+	report.NoCases = noCases
 	if err := f.write(s, imports, own, &report); err != nil {
 		return err
 	}
@@ -281,37 +289,31 @@ func wroteImported(w io.Writer, folder string, documents []files.File) error {
 func importedFiles(imports []convert.Import, own [][]*proof.Row) ([]files.File, error) {
 	var all []files.File
 	names := fileNames{taken: map[string]bool{}, last: map[string]int{}}
-	written := map[usher.PolicyRef]bool{}
+	written := map[usher.PolicyRef]string{}
 	for i := range imports {
 		documents, err := convert.Documents(imports[i].To)
 		if err != nil {
 			return nil, err
 		}
+		var policyFiles []string
 		for n, o := range imports[i].To {
 			content, err := printable.YAML(documents[n])
 			if err != nil {
 				return nil, fmt.Errorf("encode %s: %w", nameOf(o), err)
 			}
 			ref := usher.PolicyRef{Kind: o.GetObjectKind().GroupVersionKind().Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-			if !written[ref] {
-				written[ref] = true
-				all = append(all, files.File{Path: names.of(ref.Name, ref.Namespace), Content: content})
+			if written[ref] == "" {
+				written[ref] = names.of(ref.Name, ref.Namespace)
+				all = append(all, files.File{Path: written[ref], Content: content})
 			}
+			policyFiles = append(policyFiles, "../"+written[ref])
 		}
-		var cases bytes.Buffer
-		for _, row := range own[i] {
-			if row.Case == nil || len(imports[i].To) == 0 {
-				continue
-			}
-			content, err := printable.YAML(row.Case)
-			if err != nil {
-				return nil, fmt.Errorf("encode a case of %s: %w", imports[i].Of.Ref(), err)
-			}
-			cases.WriteString("---\n")
-			cases.Write(content)
+		cases, err := casesIn(policyFiles, own[i])
+		if err != nil {
+			return nil, fmt.Errorf("encode a case of %s: %w", imports[i].Of.Ref(), err)
 		}
-		if cases.Len() > 0 {
-			all = append(all, files.File{Path: names.of(casesFolder+imports[i].To[0].GetName(), imports[i].To[0].GetNamespace()), Content: cases.Bytes()})
+		if len(imports[i].To) > 0 && len(cases) > 0 {
+			all = append(all, files.File{Path: names.of(casesFolder+imports[i].To[0].GetName(), imports[i].To[0].GetNamespace()), Content: cases})
 		}
 	}
 	return all, nil
@@ -339,9 +341,6 @@ func testsOf(imports []convert.Import, rows []proof.Row) [][]*proof.Row {
 	}
 	return own
 }
-
-// casesFolder has the cases of policies.
-const casesFolder = "cases/"
 
 // fileNames gives each file a name of its own.
 type fileNames struct {

@@ -24,6 +24,8 @@ type importReport struct {
 	LeftOut int `json:"leftOut"`
 	// Tests counts the tests that --prove ran.
 	Tests importTests `json:"tests,omitzero"`
+	// NoCases counts the tests that hold, and are not written as cases.
+	NoCases int `json:"noCases,omitempty"`
 	// Others are the tests that do not hold and are of none of the policies, such as those whose files cannot be
 	// read.
 	Others []proof.Row `json:"others,omitempty"`
@@ -129,6 +131,9 @@ func (r *importReport) print(w io.Writer) error {
 	fmt.Fprintln(&b, r.counts())
 	if r.Tests != (importTests{}) {
 		fmt.Fprintln(&b, r.Tests)
+	}
+	if r.NoCases > 0 {
+		fmt.Fprintf(&b, "not written as cases: %s of one rule or constraint, not shown to hold for the whole policy\n", cli.Count(r.NoCases, "test", "tests"))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
