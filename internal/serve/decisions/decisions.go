@@ -20,9 +20,8 @@ import (
 const (
 	// defaultLast is how many decisions a list has unless it asks for another number.
 	defaultLast = 100
-	// gather is the shortest time between two writes to a subscriber, and heartbeat the longest.
-	gather    = 100 * time.Millisecond
-	heartbeat = 15 * time.Second
+	// gather is the shortest time between two writes to a subscriber.
+	gather = 100 * time.Millisecond
 	// writeTimeout is how long a subscriber may take to receive what is written at once.
 	writeTimeout = 10 * time.Second
 	// batch is how many decisions are written at once. They stay in memory until they are.
@@ -135,7 +134,8 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, request delegated.Re
 func (a *API) follow(r *http.Request, s *recent.Subscription, e *events) {
 	buffer := make([]*recent.Decision, 0, batch)
 	current := false
-	beat := time.NewTicker(heartbeat)
+	// HTTP/2 ends a stream at its write deadline, even if all is written: each write sets the next one.
+	beat := time.NewTicker(a.writeTimeout / 2)
 	defer beat.Stop()
 	for {
 		all, lost := s.Next(buffer)

@@ -330,6 +330,31 @@ func TestDecisionsOfManyClients(t *testing.T) {
 	}
 }
 
+// TestDecisionsAfterAPause: a stream without decisions stays open for longer than a client may take to receive one.
+func TestDecisionsAfterAPause(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, time.Second)
+	response := r.get("decisions?watch=true", r.token, "")
+	if response.ProtoMajor != 2 {
+		t.Errorf("the protocol is %s", response.Proto)
+	}
+	read := events(response)
+	// The first one is that with which the stream begins, and the fourth one is written after the deadline of that.
+	for at := 0; at < 4; {
+		e, err := read()
+		if err != nil {
+			t.Fatalf("the stream ends: %v", err)
+		}
+		if e.event == "at" {
+			at++
+		}
+	}
+	decided(r.ring, "shop", "cart", usher.Allowed())
+	if _, name := r.next(read); name != "cart" {
+		t.Errorf("then there is %s", name)
+	}
+}
+
 // TestDecisionsForSlowReaders: a client that does not read, or a byte at a time, is disconnected, and
 // decisions do not wait for it.
 func TestDecisionsForSlowReaders(t *testing.T) {
