@@ -34,5 +34,5 @@ func Unrendered(text []byte) string {
 	if !unrendered.Match(text) {
 		return ""
 	}
-	return "; this is a Helm template, render it first: helm template CHART -n NAMESPACE | usher decide -p POLICIES -n NAMESPACE -f -, or for policies: helm template CHART | usher check -"
+	return "; this is a Helm template, render it first: helm template CHART -n NAMESPACE; commands read the output in place of the file if that is -"
 }

@@ -192,7 +192,7 @@ func TestLoad(t *testing.T) {
 			reason: "a Helm template",
 			files:  map[string]string{"a.yaml": "a: {{ .Values.a }}\n---\na: {{ request.object }}\n"},
 			want: []string{
-				"! a.yaml:1: parse YAML: invalid map key: map[interface {}]interface {}{\".Values.a\":interface {}(nil)}; this is a Helm template, render it first: helm template CHART -n NAMESPACE | usher decide -p POLICIES -n NAMESPACE -f -, or for policies: helm template CHART | usher check -",
+				"! a.yaml:1: parse YAML: invalid map key: map[interface {}]interface {}{\".Values.a\":interface {}(nil)}; this is a Helm template, render it first: helm template CHART -n NAMESPACE; commands read the output in place of the file if that is -",
 				"! a.yaml:2: parse YAML: invalid map key: map[interface {}]interface {}{\"request.object\":interface {}(nil)}",
 			},
 		},

@@ -54,6 +54,9 @@ func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, er
 	if err == nil && len(set.Policies) == 0 && len(set.Unreadable) == 0 {
 		err = fmt.Errorf("no policies in %s: expected YAML or JSON files with objects of %s",
 			strings.Join(paths, ", "), "policy.kcloudlabs.io/v1alpha1 or usher.dev/v1alpha1")
+		if i := slices.IndexFunc(set.Skipped, manifest.HasCases); i >= 0 {
+			err = fmt.Errorf("%w; %s has test cases: 'usher test %[2]s' runs them", err, set.Skipped[i])
+		}
 	}
 	return set, err
 }
