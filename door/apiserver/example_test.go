@@ -36,9 +36,10 @@ func ExampleNew() {
 	_ = order
 }
 
-// A server config of k8s.io/apiserver has this field.
+// A server config of k8s.io/apiserver has these fields.
 type serverConfig struct {
 	Authorization struct{ Authorizer authorizer.Authorizer }
+	RuleResolver  authorizer.RuleResolver
 }
 
 // Policies in a folder, which may change while the server runs, deny what the authorizer that it has would allow.
@@ -57,9 +58,14 @@ func ExampleNewAuthorizer() {
 		})
 		fmt.Println(namespace, decision == authorizer.DecisionAllow, why, err)
 	}
+	rules, _, incomplete, err := config.RuleResolver.RulesFor(ctx, &user.DefaultInfo{Name: "joe", Groups: []string{"bankers"}}, "vault")
+	for _, rule := range rules {
+		fmt.Println(rule.GetVerbs(), rule.GetResources(), incomplete, err)
+	}
 	// Output:
 	// shop true  <nil>
 	// vault false denied by policy vault (cluster): ask the bankers <nil>
+	// [get list] [pods] false <nil>
 }
 
 // authorize has the policies in a folder decide before the authorizer that a server had, and behind the one for
@@ -70,10 +76,12 @@ func authorize(ctx context.Context, config *serverConfig, folder string) error {
 	if err := policies.WaitLoaded(ctx); err != nil {
 		return err
 	}
+	access := apiserver.NewAuthorizer(policies, apiserver.AuthorizerOptions{Rules: policies})
 	config.Authorization.Authorizer = union.New(
 		authorizerfactory.NewPrivilegedGroups("system:masters"),
-		apiserver.NewAuthorizer(policies, apiserver.AuthorizerOptions{Rules: policies}),
+		access,
 		config.Authorization.Authorizer,
 	)
+	config.RuleResolver = union.NewRuleResolvers(access) // and the resolvers of the other authorizers
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	utilcompatibility "k8s.io/apiserver/pkg/util/compatibility"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/examples/apiserver/shop"
 	v1 "github.com/usher-dev/usher/examples/apiserver/shop/v1"
@@ -82,11 +83,18 @@ func authorize(ctx context.Context, config *genericapiserver.RecommendedConfig, 
 	if err := policies.WaitLoaded(ctx); err != nil {
 		return fmt.Errorf("load authorization policies: %w", err)
 	}
+	access := apiserver.NewAuthorizer(policies, apiserver.AuthorizerOptions{Rules: apiserver.ListerFunc(
+		func(ctx context.Context, user usher.User, namespace string) (usher.Grants, error) {
+			grants, err := policies.Grants(ctx, user, namespace)
+			grants.Incomplete = true // The authorizer of the cluster lists nothing.
+			return grants, err
+		})})
 	config.Authorization.Authorizer = union.New(
 		authorizerfactory.NewPrivilegedGroups("system:masters"),
-		apiserver.NewAuthorizer(policies, apiserver.AuthorizerOptions{Rules: policies}),
+		access,
 		config.Authorization.Authorizer,
 	)
+	config.RuleResolver = union.NewRuleResolvers(access) // for a server that serves SelfSubjectRulesReviews
 	return nil
 }
 
