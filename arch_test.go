@@ -166,7 +166,7 @@ var mayImport = []struct {
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"internal/policytest", []string{".", "api/...", "internal/answer", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall", "internal/printable"}},
 	// What embedders use of them.
-	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/explain/...", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/printable", "internal/rule", "internal/trial", "internal/trial/isolated", "source"}},
+	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/explain/...", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/overrun", "internal/printable", "internal/rule", "internal/trial", "internal/trial/isolated", "internal/webhookconfig", "source"}},
 	{"policytest", []string{"internal/policytest"}},
 	{"plugin", []string{".", "internal/deadline", "internal/webhookconfig", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.

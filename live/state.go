@@ -3,10 +3,13 @@ package live
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/compile"
 	current "github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // A Policy is the state of one policy.
@@ -98,4 +101,10 @@ func (l *Live) Grants(_ context.Context, user usher.User, namespace string) (ush
 		return usher.Grants{}, ErrNotLoaded
 	}
 	return access.Grants(user, namespace), nil
+}
+
+// WebhookConfigurations returns the webhook configurations that 'usher serve' would register for the policies in force, in a
+// cluster whose resources the mapper knows: simulate.Registered takes this method. Kinds that it does not know are left out.
+func (l *Live) WebhookConfigurations(mapper meta.RESTMapper) ([]map[string]any, error) {
+	return webhookconfig.Trees(l.current.Coverage(), mapper)
 }

@@ -100,7 +100,7 @@ func New(ctx context.Context, cluster *Cluster, o Options) (*Simulator, error) {
 // errUnasked is the error of options whose policies would decide nothing.
 var errUnasked = errors.New("no webhook configuration of the cluster sends requests to Options.Local, so that its policies decide nothing: add the " +
 	"webhook configurations of Usher to the objects, which 'kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations usher -o yaml' prints where Usher runs; " +
-	"'usher simulate -p POLICIES' makes those for policies in files")
+	"simulate.Registered, and 'usher simulate -p POLICIES', make those for policies in files")
 
 // Close ends what runs in the background.
 func (s *Simulator) Close() { s.stop() }

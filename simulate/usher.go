@@ -2,8 +2,12 @@ package simulate
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
@@ -12,7 +16,7 @@ import (
 
 // AnsweredBy has a decider answer for the webhooks of Usher, as its server would, each for
 // the entry that it is: it is for [Options.Local]. The simulated cluster has to have the webhook configurations of Usher:
-// nothing is sent without them, which is an error of [New]. 'usher simulate' adds those that a server would write.
+// nothing is sent without them, which is an error of [New]. [Registered] adds those that a server would write.
 func AnsweredBy(d usher.Decider) func(configuration, webhook string) http.Handler {
 	quiet := admission.Options{Log: slog.New(slog.DiscardHandler)}
 	return func(_, webhook string) http.Handler {
@@ -30,4 +34,29 @@ func AnsweredBy(d usher.Decider) func(configuration, webhook string) http.Handle
 		}
 		return admission.Validate(entry, quiet)
 	}
+}
+
+// Registered returns the objects of a cluster with the webhook configurations that 'usher serve' would register there,
+// unless there are some of that name already: with [AnsweredBy] policies then answer for them. The configurations are
+// those of the method WebhookConfigurations of a live.Live.
+func Registered(objects []map[string]any, configurations func(meta.RESTMapper) ([]map[string]any, error)) ([]map[string]any, error) {
+	if slices.ContainsFunc(objects, isRegistration) {
+		return objects, nil
+	}
+	known, err := FromObjects(objects)
+	if err != nil {
+		return nil, err
+	}
+	added, err := configurations(known.Mapper())
+	if err != nil {
+		return nil, fmt.Errorf("register usher: %w", err)
+	}
+	return slices.Concat(objects, added), nil
+}
+
+func isRegistration(tree map[string]any) bool {
+	kind, _ := tree["kind"].(string)
+	metadata, _ := tree["metadata"].(map[string]any)
+	isConfiguration := kind == "MutatingWebhookConfiguration" || kind == "ValidatingWebhookConfiguration"
+	return isConfiguration && metadata["name"] == webhookconfig.DefaultName
 }

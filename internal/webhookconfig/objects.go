@@ -2,12 +2,17 @@ package webhookconfig
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/rule"
@@ -48,6 +53,29 @@ func (e *Applier) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1
 	}
 	mutating.Annotations, validating.Annotations = list(entries, usher.Mutate), list(entries, usher.Validate)
 	return mutating, validating, err
+}
+
+// Trees returns the configurations that a server with default options writes for a coverage, decoded, where kinds are those
+// of the mapper.
+func Trees(coverage rule.Coverage, mapper meta.RESTMapper) ([]map[string]any, error) {
+	applier := New(nil, mapper, Options{Namespace: "usher-system", Service: DefaultName, Log: slog.New(slog.DiscardHandler)})
+	mutating, validating, err := applier.Objects(coverage, nil)
+	if unknown := (*IncompleteError)(nil); err != nil && !errors.As(err, &unknown) {
+		return nil, err
+	}
+	var trees []map[string]any
+	for _, object := range []runtime.Object{mutating, validating} {
+		raw, err := json.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("encode object: %w", err)
+		}
+		tree, err := usher.RawObject(raw).Tree()
+		if err != nil {
+			return nil, err
+		}
+		trees = append(trees, tree)
+	}
+	return trees, nil
 }
 
 // entriesAnnotation has the names of the entries that policies needed when a configuration was written: one that

@@ -20,10 +20,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// DefaultName is the name of the webhook configurations unless [Options] have another.
+const DefaultName = "usher"
+
 // Options say how Usher is registered. Only what leads to the server is needed: Service
 // with Namespace, or URL.
 type Options struct {
-	// Name is that of both configurations; empty means usher.
+	// Name is that of both configurations; empty means [DefaultName].
 	Name string
 
 	// Namespace is the one that Usher runs in: its objects, other than policies, are never sent. Service is
@@ -74,7 +77,7 @@ type Applier struct {
 // New returns an Applier. The mapper maps kinds to resources; it should ask the API
 // server again about kinds that it does not know.
 func New(kube kubernetes.Interface, mapper meta.RESTMapper, o Options) *Applier {
-	o.Name = cmp.Or(o.Name, "usher")
+	o.Name = cmp.Or(o.Name, DefaultName)
 	o.Port = cmp.Or(o.Port, 443)
 	o.FailurePolicy = cmp.Or(o.FailurePolicy, admissionv1.Ignore)
 	o.TimeoutSeconds = cmp.Or(o.TimeoutSeconds, 5)

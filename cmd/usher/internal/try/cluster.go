@@ -73,7 +73,7 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	f.asker.self = func(ctx context.Context) (usher.User, error) { return user.Self(ctx, clients.Kube) }
 	// As with kubectl.
 	f.namespace, f.mapper = cmp.Or(f.namespace, cluster.NamespaceOf(f.kubeconfig, f.context)), clients.Mapper
-	if o, ok := webhookconfig.LeavingOut(cmd.Context(), clients.Kube, registered); ok {
+	if o, ok := webhookconfig.LeavingOut(cmd.Context(), clients.Kube, webhookconfig.DefaultName); ok {
 		f.registered = &o
 	}
 	in := []string{f.namespace}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 
@@ -24,6 +25,8 @@ import (
 	"github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/podtemplate"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/simulate"
 )
 
@@ -260,7 +263,9 @@ func (f *simulateFlags) readCluster(cmd *cobra.Command, s cli.Streams, set polic
 	}
 	if len(f.usher) > 0 {
 		var err error
-		if trees, err = withUsher(trees, set.Rules); err != nil {
+		if trees, err = simulate.Registered(trees, func(mapper meta.RESTMapper) ([]map[string]any, error) {
+			return webhookconfig.Trees(rule.Cover(set.Rules), mapper)
+		}); err != nil {
 			return nil, err
 		}
 	}
