@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestRun(t *testing.T) {
+func TestPolicies(t *testing.T) {
 	t.Parallel()
 	policytest.Run(t, "../examples/cases/condition-max-replicas.yaml")
 }

@@ -4,6 +4,9 @@
 //
 // Cases of policies with CUE need processes that evaluate it: call [github.com/usher-dev/usher/live.Main]
 // in TestMain.
+//
+// The cache of go test only sees changes of files inside the module: run go test -count=1 if cases or policies
+// are outside of it.
 package policytest
 
 import (

@@ -116,3 +116,22 @@ func ExampleDecide() {
 	fmt.Println(result.Denial(), result.Object.Into(&pod), pod.Name)
 	// Output: <nil> <nil> cart
 }
+
+// A function that does not look at the phase denies in the first one.
+func ExampleResult_Denial() {
+	ctx := context.Background()
+	decider := usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return usher.Denied("not today"), nil })
+	request := &usher.Request{Operation: usher.Create, Namespace: "shop", Name: "cart", Object: usher.RawObject([]byte(`{"metadata":{"name":"cart"}}`))}
+	result, err := admission.Decide(ctx, decider, request)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if denial := result.Denial(); denial != nil {
+		fmt.Println(denial.Message)
+	}
+	fmt.Printf("%q %q", result.Mutation.Verdict, result.Validation.Verdict)
+	// Output:
+	// not today
+	// "deny" ""
+}
