@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	stdjson "encoding/json"
 	"errors"
@@ -53,10 +54,13 @@ func Decode(raw []byte) (Policy, error) {
 }
 
 // A TypeError reports a value of the wrong type to authors.
-type TypeError struct{ err *stdjson.UnmarshalTypeError }
+type TypeError struct {
+	err   *stdjson.UnmarshalTypeError
+	field string
+}
 
-// Field returns the path of the field, without the indexes of lists.
-func (e *TypeError) Field() string { return fieldPath(e.err.Field) }
+// Field returns the path of the field; for a value of a map, that of the map, without the indexes of lists.
+func (e *TypeError) Field() string { return e.field }
 
 // Error names the field, the value and the expected type.
 func (e *TypeError) Error() string {
@@ -87,6 +91,50 @@ func fieldPath(path string) string {
 	return strings.Join(slices.DeleteFunc(names, func(name string) bool {
 		return name != "" && name[0] >= 'A' && name[0] <= 'Z'
 	}), ".")
+}
+
+// indexed returns the path of a field with the indexes of lists, if the value that is read at the offset is the field's.
+func indexed(raw []byte, offset int64, field string) string {
+	f := finder{Decoder: stdjson.NewDecoder(bytes.NewReader(raw)), offset: offset}
+	f.find()
+	names := slices.DeleteFunc(slices.Clone(f.path), func(step string) bool { return step[0] == '[' })
+	if strings.Join(names, "") != "."+field {
+		return field
+	}
+	return strings.Join(f.path, "")[1:]
+}
+
+// A finder finds the path of the value at an offset.
+type finder struct {
+	*stdjson.Decoder
+
+	offset int64
+	path   []string
+}
+
+// find reports whether the next value, or one in it, is the one at the offset, or cannot be read.
+func (f *finder) find() bool {
+	token, err := f.Token()
+	if err != nil || f.InputOffset() >= f.offset {
+		return true
+	}
+	if token != stdjson.Delim('{') && token != stdjson.Delim('[') {
+		return false
+	}
+	for i := 0; f.More(); i++ {
+		step := fmt.Sprintf("[%d]", i)
+		if token == stdjson.Delim('{') {
+			key, _ := f.Token() // Where it cannot be read, the value cannot.
+			step = fmt.Sprintf(".%v", key)
+		}
+		f.path = append(f.path, step)
+		if f.find() {
+			return true
+		}
+		f.path = f.path[:len(f.path)-1]
+	}
+	_, err = f.Token()
+	return err != nil
 }
 
 // A timeError reports a value that is not a time to authors.
@@ -133,7 +181,7 @@ func inWords(raw []byte, err error) error {
 		return &timeError{parse, fieldWith(parse.Value, tree, "")}
 	}
 	if typed, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
-		return &TypeError{typed}
+		return &TypeError{typed, indexed(raw, typed.Offset, fieldPath(typed.Field))}
 	}
 	return err
 }

@@ -95,8 +95,8 @@ func TestDecodeErrors(t *testing.T) {
 		},
 		{
 			reason: "embedded structs of the code are not named",
-			raw:    `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","spec":{"validations":[{"message":true}]}}`,
-			want:   "decode ClusterObjectPolicy: spec.validations.message is true or false, and has to be text; write it in quotes",
+			raw:    `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","spec":{"validations":[{"message":"a"},{"message":true}]}}`,
+			want:   "decode ClusterObjectPolicy: spec.validations[1].message is true or false, and has to be text; write it in quotes",
 		},
 		{
 			reason: "what is not a time", raw: `{"apiVersion":"usher.dev/v1alpha1","kind":"PolicyExemption","spec":{"expiresAt":"tomorrow"}}`,

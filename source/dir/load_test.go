@@ -238,10 +238,12 @@ func TestLoad(t *testing.T) {
 		{
 			reason: "a value of the wrong type is said in words of the author, at its place",
 			files: map[string]string{"a.yaml": "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata:\n  name: x\n  labels:\n    on: yes\n---\n" +
-				"apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: {name: x}\nspec:\n  overrideRules: 1\n"},
+				"apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: {name: x}\nspec:\n  overrideRules: 1\n---\n" +
+				"apiVersion: usher.dev/v1alpha1\nkind: ObjectPolicy\nmetadata: {name: x, namespace: shop}\nspec:\n  validations:\n  - expression: \"true\"\n  - expression: \"true\"\n    message: no\n"},
 			want: []string{
 				"! a.yaml:5: decode ClusterOverridePolicy: metadata.labels is true or false, and has to be text; write it in quotes",
 				"! a.yaml:12: decode ClusterOverridePolicy: spec.overrideRules is a number, and has to be a list; write [ ] around it",
+				"! a.yaml:21: decode ObjectPolicy: spec.validations[1].message is true or false, and has to be text; write it in quotes",
 			},
 		},
 	}
