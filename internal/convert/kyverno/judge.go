@@ -360,7 +360,7 @@ func (j *judge) answer(pattern, anyPattern *syntax.Pattern, at string, of shape,
 // leaf replaces a text with variables in a pattern.
 func (j *judge) leaf(p *syntax.Pattern, at string, of shape) (term, bool, error) {
 	text, ok := p.Scalar.(string)
-	if !ok || !strings.Contains(text, "{{") && !strings.Contains(text, "$(") {
+	if !ok || !hasVariable(text) {
 		return no, false, nil
 	}
 	fits, err := j.scope.Fits(expression.Named(at, expression.OfSchemas(j.Kinds, of.of...)), text)

@@ -94,6 +94,22 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestMessages: variables in the message of a pattern have their values.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{"pattern: {data: {a: b}}", "anyPattern: [{data: {a: b}}]"} {
+		i := converted(t, "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: p}, spec: {rules: [{name: r, match: {resources: {kinds: [ConfigMap]}}, "+
+			"validate: {message: \"{{request.object.metadata.name}} needs a\", "+pattern+"}}]}}")
+		if len(i.To) != 1 {
+			t.Fatalf("%s: %v", pattern, i.Left)
+		}
+		v := i.To[0].(*v1alpha1.ClusterObjectPolicy).Spec.Validations[0]
+		if v.MessageExpression != "object.metadata.?name.orValue('') + ' needs a'" || v.Message != "" || v.Expression != "object.?data.?a.orValue('') == 'b'" {
+			t.Errorf("%s: %+v", pattern, v)
+		}
+	}
+}
+
 // TestUnknownKinds: a kind without a schema is found by its name, and it is said that nothing is known of it.
 func TestUnknownKinds(t *testing.T) {
 	t.Parallel()

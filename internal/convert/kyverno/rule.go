@@ -58,7 +58,7 @@ func (c *conversion) validate(r *syntax.Rule) (*piece, error) {
 		return c.podSecurity(r)
 	case v.CEL != nil:
 		return c.cel(r)
-	case v.Deny != nil, v.Foreach != nil, r.Preconditions != nil, len(r.Context) > 0:
+	case v.Deny != nil, v.Foreach != nil, r.Preconditions != nil, len(r.Context) > 0, hasVariable(v.Message):
 		return c.expressions(r)
 	case v.Pattern != nil, v.AnyPattern != nil:
 		return c.patterned(r)
@@ -88,6 +88,11 @@ func (c *conversion) piece(r *syntax.Rule, operations ...admissionv1.OperationTy
 	return p, nil
 }
 
+// hasVariable reports whether a text has a variable, or a reference.
+func hasVariable(text string) bool {
+	return strings.Contains(text, "{{") || strings.Contains(text, "$(")
+}
+
 var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 
 // dns returns a name as part of the name of an object.
@@ -101,16 +106,13 @@ func label(name string) string {
 	return strings.TrimRight(name[:min(len(name), 63)], "-")
 }
 
-// patterned converts a rule with a pattern, without variables.
+// patterned converts a rule with a pattern, whose message has no variables.
 func (c *conversion) patterned(r *syntax.Rule) (*piece, error) {
 	p, err := c.piece(r, admissionv1.Create, admissionv1.Update)
 	if err != nil {
 		return nil, err
 	}
 	v := &v1alpha1.Validation{Name: label(r.Name), Message: strings.TrimSpace(r.Validate.Message)}
-	if strings.Contains(v.Message, "{{") || strings.Contains(v.Message, "$(") {
-		return nil, refuse(r.Validate.Field+".message", "it has a variable", "write the message as a messageExpression")
-	}
 	if v.Message == "" {
 		v.Message = "validation error: rule " + r.Name + " failed"
 	}
