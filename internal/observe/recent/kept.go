@@ -76,6 +76,7 @@ const (
 	failed
 	ignored
 	audited
+	written
 )
 
 // A keptRule is what one rule did.
@@ -308,6 +309,9 @@ func fails(f *usher.Finding) bool {
 func ruleFlags(f *usher.Finding) (all flags) {
 	if f.Ignored {
 		all |= ignored
+	}
+	if f.Written {
+		all |= written
 	}
 	if fails(f) {
 		all |= failed

@@ -88,9 +88,11 @@ type SlowestRule struct {
 
 // A Rule is what one rule did.
 type Rule struct {
-	Policy  usher.PolicyRef `json:"policy"`
-	Rule    string          `json:"rule"`
-	Outcome usher.Outcome   `json:"outcome"`
+	Policy usher.PolicyRef `json:"policy"`
+	// Written says that Policy is the one that is being written, and that policy admission says this about it.
+	Written bool          `json:"written,omitempty"`
+	Rule    string        `json:"rule"`
+	Outcome usher.Outcome `json:"outcome"`
 	// Ignored says that the rule failed and the request went on.
 	Ignored bool `json:"ignored,omitempty"`
 	// Warned and Audited say that a rule that passed warned of something, or said something for the audit log.
@@ -147,7 +149,7 @@ func (k *kept) decision() *Decision {
 		ref := r.rule.Value()
 		one := Rule{
 			Policy: ref.policy, Rule: ref.rule, Outcome: usher.Outcome(outcomes[r.outcome]),
-			Ignored: r.flags&ignored != 0, Warned: r.flags&warned != 0, Audited: r.flags&audited != 0,
+			Written: r.flags&written != 0, Ignored: r.flags&ignored != 0, Warned: r.flags&warned != 0, Audited: r.flags&audited != 0,
 			Validations: take(r.validations), Exemptions: take(r.exemptions),
 		}
 		for i, place := range one.Validations {

@@ -49,6 +49,7 @@ func TestWrap(t *testing.T) {
 			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "r"}, Rule: "spec.mutations", Outcome: usher.Exempted, Exemptions: []usher.Exemption{
 				{PolicyRef: usher.PolicyRef{Kind: "PolicyExemption", Namespace: "shop", Name: "x"}, Reason: secret, Owner: secret},
 			}, NotExempt: []usher.NotExempt{{Why: []string{secret}}}},
+			{Policy: policy, Written: true, Rule: "spec", Outcome: usher.Rejected, Message: secret},
 		},
 	}
 	r := &usher.Request{
@@ -76,6 +77,7 @@ func TestWrap(t *testing.T) {
 		Verdict: "error", Code: 403, Changed: true, Warned: true, Failed: true,
 		Rules: []recent.Rule{
 			{Policy: policy, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0] (owner)", "spec.validations[2]"}, FailedAt: []string{"spec.validations[2]"}},
+			{Policy: policy, Written: true, Rule: "spec", Outcome: usher.Rejected},
 			{Policy: d.Findings[2].Policy, Rule: "spec.mutations", Outcome: usher.Exempted, Exemptions: []string{"PolicyExemption shop/x"}},
 		},
 	}

@@ -255,6 +255,9 @@ func policiesOf(d *recent.Decision) (names string, more bool) {
 			}
 			seen[r.Policy] = true
 			name := r.Policy.String()
+			if r.Written {
+				name = "policy admission"
+			}
 			if failed {
 				name += " (failed at " + strings.Join(r.FailedAt, ", ") + ")"
 			}

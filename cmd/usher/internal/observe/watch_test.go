@@ -347,6 +347,14 @@ func TestWatchLines(t *testing.T) {
 	r.stream().write <- decision("p-0", 0, denied) + current
 	w.out.wait(t, "ClusterObjectPolicy require-team, 2 more: --explain names them\n")
 	w.end()
+	r = newReplica(t)
+	w = watch(t, "secret", []*replica{r})
+	r.stream().write <- decision("p-0", 0, &recent.Decision{
+		Request: recent.Request{Phase: "validate", Operation: "CREATE", Kind: "ClusterObjectPolicy", Name: "require-team", User: "ann"},
+		Verdict: "deny", Rules: []recent.Rule{{Policy: team, Written: true, Rule: "spec", Outcome: usher.Rejected}},
+	}) + current
+	w.out.wait(t, "denied  CREATE ClusterObjectPolicy require-team ann policy admission\n")
+	w.end()
 }
 
 // TestWatchCandidates: how decisions of candidates differ, and the command that exempts an object.
