@@ -133,6 +133,8 @@ type statusReport struct {
 	NamespaceProblems []statusProblem `json:"namespaceProblems"`
 	Unknown           []string        `json:"unknown"`
 	reach
+	// failOpen are the policies that FailOpen counts.
+	failOpen []usher.PolicyRef
 	// unverified are policies of the cluster of which it is not known whether they are enforced.
 	unverified []statusProblem
 	// refusesMost names a policy that refuses most requests; "" if none does.

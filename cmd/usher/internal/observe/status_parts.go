@@ -237,10 +237,11 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	}
 	unproven := denied(status.Conditions, v1alpha1.ConditionProven)
 	r.Policies.All++
+	ref := compile.Ref(policy.Object)
 	if spec["failurePolicy"] == "Ignore" {
 		r.Policies.FailOpen++
+		r.failOpen = append(r.failOpen, ref)
 	}
-	ref := compile.Ref(policy.Object)
 	wrongf := func(format string, args ...any) { r.policyf(&ref, format, args...) }
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	r.said(enforced)

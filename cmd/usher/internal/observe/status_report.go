@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
@@ -185,6 +186,9 @@ func (r *statusReport) rows() []string {
 		webhooks += "\n                 " + printable.Line(r.Unsent.String())
 	}
 	policies := r.counts()
+	if len(r.failOpen) > 0 {
+		policies += "\n                 " + failOpenText(r.failOpen)
+	}
 	if len(r.Excluded) > 0 {
 		policies += "\n                 " + excludedText(r.Excluded)
 	}
@@ -216,9 +220,6 @@ func (r *statusReport) counts() string {
 	if p.Unverified > 0 {
 		counts += fmt.Sprintf("; %d of which it is not known", p.Unverified)
 	}
-	if p.FailOpen > 0 {
-		counts += fmt.Sprintf("; %d let pass what they fail on", p.FailOpen)
-	}
 	if p.Warned > 0 {
 		counts += fmt.Sprintf("; %d with warnings", p.Warned)
 	}
@@ -232,6 +233,16 @@ func (r *statusReport) counts() string {
 		counts += "; of other kinds it is not known"
 	}
 	return counts
+}
+
+// failOpenText names policies that let pass what they fail on, those of the cluster first.
+func failOpenText(refs []usher.PolicyRef) string {
+	slices.SortStableFunc(refs, func(a, b usher.PolicyRef) int { return min(len(a.Namespace), 1) - min(len(b.Namespace), 1) })
+	var all []string
+	for i := range refs {
+		all = append(all, refs[i].String())
+	}
+	return cli.Count(len(all), "policy lets pass what it fails on", "policies let pass what they fail on") + ": " + printable.Line(some(all))
 }
 
 // running returns how many replicas and webhooks there are.

@@ -347,7 +347,7 @@ func TestStatus(t *testing.T) {
 				statusOf("lost", "", `{"type":"Enforced","status":"False","reason":"NotEnforced","message":"not in force: no proof"}`, `{"type":"Proven","status":"False","reason":"Unproven","message":"not in force: no proof"}`),
 			}, ",")
 		}, cli.ExitNegative, []string{
-			"not everything is enforced: 7 problems\n", "policies       3 of 7 enforced, 1 failing, 2 unproven, 1 suspended; 1 let pass what they fail on\n",
+			"not everything is enforced: 7 problems\n", "policies       3 of 7 enforced, 1 failing, 2 unproven, 1 suspended\n                 1 policy lets pass what it fails on: ClusterObjectPolicy fails\n",
 			"problem: ClusterObjectPolicy off: suspended: it decides nothing\n", "problem: ClusterObjectPolicy new: not enforced: Usher has not written its status\n",
 			"problem: ClusterObjectPolicy old: an older version is enforced: generation 1\n", "problem: ClusterObjectPolicy out: not enforced: NotCalled: nobody asks\n",
 			"problem: ClusterObjectPolicy fails: failing: no such key; to have it decide nothing until it is mended: kubectl patch clusterobjectpolicy/fails --type merge -p '{\"spec\":{\"suspend\":true}}'\n",
