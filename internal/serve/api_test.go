@@ -119,6 +119,10 @@ func TestServerKeepsDecisions(t *testing.T) {
 			t.Errorf("the list has no %s: %s", want, body)
 		}
 	}
+	// None was lost: the replica has all of this namespace, too, since it started.
+	if body, _ := h.answer(ask("namespaces/nobody/decisions"), nil); !strings.Contains(body, `"oldest":"20`) {
+		t.Errorf("the list of a namespace without decisions says not since when it is complete: %s", body)
+	}
 	for path, want := range map[string]string{
 		"decisions?policy=lable": `299 - "there is no policy lable: did you mean label?"`, "decisions?policy=ClusterOverridePolicy/label": "", "decisions": "",
 		// A candidate is about what it embeds.

@@ -206,7 +206,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 // keepDecisions keeps the last decisions if there is somebody to read them.
 func (s *Server) keepDecisions() {
 	if s.config.API != nil {
-		s.decisions, s.differences = &recent.Ring{}, &recent.Ring{}
+		s.decisions, s.differences = &recent.Ring{Since: time.Now()}, &recent.Ring{Since: time.Now()}
 		s.metrics.Recent(func() (subscribers int, lost uint64) {
 			n, ofDecisions := s.decisions.Subscribers()
 			more, ofCandidates := s.differences.Subscribers()

@@ -25,6 +25,9 @@ const (
 // A Ring has the last decisions, and the last ones of each namespace: [Size] together. The zero Ring
 // is empty. It is safe for concurrent use.
 type Ring struct {
+	// Since is when the ring began to get decisions; it may be zero, and is set before the ring is used.
+	Since time.Time
+
 	next  atomic.Uint64
 	slots [lineSize]atomic.Pointer[kept]
 	// tail is the sequence number of the oldest decision in slots, if there is no newer one in its
@@ -126,11 +129,14 @@ func (r *Ring) Last(n int, f *Filter) *Cursor {
 	return &Cursor{ring: r, filter: f, at: at, gone: oldest}
 }
 
-// Oldest returns the time of a decision of which all later ones are kept: of those in a namespace, or
-// of all if that is empty. It is zero if there is none.
+// Oldest returns the time from which on all decisions are kept: of those in a namespace, or of all if that is empty. As
+// long as none is lost, that is Since; otherwise it is the time of a decision. It is zero if there is neither.
 func (r *Ring) Oldest(namespace string) time.Time {
 	next := r.next.Load()
 	oldest := r.oldest(next)
+	if oldest == 0 && !r.Since.IsZero() {
+		return r.Since.UTC()
+	}
 	f := &Filter{Namespace: namespace}
 	// What has left the line is complete for a namespace, and not for all.
 	if namespace != "" {

@@ -306,6 +306,27 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestSince: as long as no decision is lost, all are kept since there is a ring, also of a namespace without any.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	since := time.Now().Add(-time.Hour)
+	ring := &recent.Ring{Since: since}
+	for _, decisions := range []int{0, recent.Size / 2} {
+		for range decisions {
+			add(ring, named("next"), usher.Allowed())
+		}
+		for _, namespace := range []string{"", "shop", "bank"} {
+			if at := ring.Oldest(namespace); !at.Equal(since) {
+				t.Errorf("%d decisions: those in namespace %q are complete from %s on, want %s", decisions, namespace, at, since)
+			}
+		}
+	}
+	add(ring, named("next"), usher.Allowed())
+	if at := ring.Oldest(""); time.Since(at) > time.Minute {
+		t.Errorf("one is lost: the decisions are complete from %s on", at)
+	}
+}
+
 // TestShares: many decisions in one namespace, or of one user about none, leave others their last ones,
 // also if these are dry runs, and they are in order.
 func TestShares(t *testing.T) {
