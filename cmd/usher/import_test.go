@@ -90,7 +90,10 @@ func TestImportGatekeeperStrictly(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "c-meets.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	rego := filepath.Join(t.TempDir(), "rego.yaml")
+	rego, untested := filepath.Join(t.TempDir(), "rego.yaml"), filepath.Join(t.TempDir(), "untested.yaml")
+	if err := os.WriteFile(untested, []byte("{apiVersion: mutations.gatekeeper.sh/v1, kind: AssignMetadata, metadata: {name: team}, spec: {match: {kinds: [{apiGroups: [''], kinds: [Pod]}]}, location: metadata.labels.team, parameters: {assign: {value: a}}}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const template = `{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, metadata: {name: x}, spec: {crd: {spec: {names: {kind: X}}}, targets: [{target: a, rego: "package x"}]}}`
 	if err := os.WriteFile(rego, []byte(template), 0o600); err != nil {
 		t.Fatal(err)
@@ -104,6 +107,7 @@ func TestImportGatekeeperStrictly(t *testing.T) {
 		{[]string{rego, "--strict"}, cli.ExitNegative, "0 converted, 1 left out"},
 		{[]string{dir, "--prove", dir}, cli.ExitOK, "1 cannot be judged"},
 		{[]string{dir, "--prove", dir, "--strict"}, cli.ExitNegative, "1 cannot be judged"},
+		{[]string{dir, untested, "--prove", dir}, cli.ExitOK, "unjudged: nothing is proved: no requests are generated for a policy of this kind; write a test for it"},
 	} {
 		stdout, stderr, status := execute(t, append([]string{"import", "gatekeeper", "--report", "text"}, row.args...))
 		if status != row.status || !strings.Contains(stdout, row.says) {

@@ -139,6 +139,8 @@ func TestImportProvesWithoutTests(t *testing.T) {
 		{deny, cli.ExitOK, "1 test answers as before, 0 differ", true},
 		{strings.Replace(deny, "kinds: [ConfigMap]", "kinds: [ConfigMap], operations: [CREATE, DELETE]", 1), cli.ExitOK, "1 test answers as before, 0 differ", false},
 		{strings.Replace(deny, "[{key", "[{key: \"{{ request.object.metadata.labels.owner || '' }}\", operator: Equals, value: a}, {key", 1), cli.ExitNegative, "unjudged: nothing is proved: none of ", true},
+		{strings.Replace(deny, "[ConfigMap]", "[Gadget, Widget]", 1), cli.ExitNegative, "unjudged: nothing is proved: no requests are generated about Gadget, Widget; name files with the CustomResourceDefinitions", true},
+		{strings.Replace(rule, "[ConfigMap]", "[Deployment]", 1) + "pattern: {metadata: {labels: {owner: \"?*\"}}}}}]}\n", cli.ExitOK, "1 test answers as before, 0 differ", false},
 		{inCEL, cli.ExitNegative, "unjudged: nothing is proved: no requests are generated for a policy of this kind; write a test for it", false},
 	} {
 		policies := filepath.Join(t.TempDir(), "policy.yaml")

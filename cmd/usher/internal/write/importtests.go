@@ -122,16 +122,16 @@ func hidden(root, path string) bool {
 // untested proves the policies that no test has judged.
 func (f *importFlags) untested(ctx context.Context, imports []convert.Import, rows []proof.Row, found []convert.Foreign, o convert.Options) []proof.Row {
 	var more []proof.Row
-	if f.generated == nil || len(f.tests) == 0 {
+	if len(f.tests) == 0 {
 		return nil
 	}
 	for i, own := range testsOf(imports, rows) {
 		judged := slices.ContainsFunc(own, func(r *proof.Row) bool { return r.Outcome == proof.Holds || r.Outcome == proof.Differs })
-		if judged || len(imports[i].To) == 0 || ctx.Err() != nil && !late(ctx) {
+		if judged || f.generated == nil && len(own) > 0 || len(imports[i].To) == 0 || ctx.Err() != nil && !late(ctx) {
 			continue
 		}
 		var rows []proof.Row
-		if !late(ctx) {
+		if !late(ctx) && f.generated != nil {
 			rows = f.generated(ctx, &imports[i], found, o)
 		}
 		row := notJudged(imports[i].Of.File)

@@ -24,11 +24,15 @@ func (g *generator) possible(object map[string]any) bool {
 	return of == nil || !slices.ContainsFunc(g.kinds.Check(of, object, nil), func(v kind.Violation) bool { return !v.Unknown && !v.Missing && !v.Labels && v.Wrong == "" })
 }
 
-// complete adds the fields that API servers require to an object, in what it has: they ask no policy about others.
+// complete adds the fields that API servers require to an object, and a spec that has such fields: they ask no policy
+// about others.
 func (g *generator) complete(object map[string]any) map[string]any {
 	version, _ := object["apiVersion"].(string)
 	name, _ := object["kind"].(string)
 	if of := g.kinds.Schema(schema.FromAPIVersionAndKind(version, name)); of != nil {
+		if object["spec"] == nil && g.asksForSpec(of) {
+			object["spec"] = map[string]any{}
+		}
 		g.require(of, object)
 	}
 	return object

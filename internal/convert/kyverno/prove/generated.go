@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/convert"
@@ -90,10 +91,25 @@ func (c *comparer) rows(ctx context.Context, requests []*interpret.Request, one 
 		return different
 	case same == 0 && unread != "":
 		return []proof.Row{row(unjudged("%s", unread), "generated requests")}
+	case len(requests) == 0:
+		return []proof.Row{row(unjudged("nothing is proved: no requests are generated about %s; name files with the CustomResourceDefinitions of custom resources, or write a test for it", kindsOf(c.policy)), "generated requests")}
 	case affected == 0:
 		return []proof.Row{row(unjudged("nothing is proved: none of %d requests is %s", same, effect), "generated requests")}
 	}
 	return []proof.Row{row(proof.Row{Outcome: proof.Holds}, fmt.Sprintf("%d generated requests, of which %d are %s", same, affected, effect))}
+}
+
+// kindsOf returns the kinds that the rules of a policy name.
+func kindsOf(p *syntax.Policy) string {
+	var all []string
+	for i := range p.Spec.Rules {
+		m := &p.Spec.Rules[i].Match
+		for _, b := range slices.Concat([]syntax.Block{m.Block}, m.Any, m.All) {
+			all = append(all, b.Resources.Kinds...)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ", ")
 }
 
 // answer compares whether a request is denied.
