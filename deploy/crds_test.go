@@ -76,8 +76,11 @@ func TestNamesDiffer(t *testing.T) {
 		}
 		categories := []string{"usher"}
 		kind, ours := api.KindServed(schema.GroupResource{Group: definition.Spec.Group, Resource: names.Plural})
-		if kind.Candidate {
+		switch {
+		case kind.Candidate:
 			categories = append(categories, "candidates")
+		case kind.Exempts:
+			categories = append(categories, "exemptions")
 		}
 		if ours && !slices.Equal(names.Categories, categories) {
 			t.Errorf("%s has the categories %v", definition.Name, names.Categories)

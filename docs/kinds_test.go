@@ -31,7 +31,7 @@ func TestKindsAreListed(t *testing.T) {
 		var crd struct {
 			Spec struct {
 				Names struct {
-					Categories, ShortNames []string
+					ShortNames []string
 				}
 			}
 		}
@@ -39,12 +39,8 @@ func TestKindsAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := crd.Spec.Names
-		categories := []string{"usher"}
-		if kind.Candidate {
-			categories = append(categories, "candidates")
-		}
-		if !slices.Equal(names.Categories, categories) || len(names.ShortNames) != 1 {
-			t.Fatalf("%s has the categories %v and the short names %v, want %v and one", kind.Kind, names.Categories, names.ShortNames, categories)
+		if len(names.ShortNames) != 1 {
+			t.Fatalf("%s has the short names %v, want one", kind.Kind, names.ShortNames)
 		}
 		scope := "cluster"
 		if kind.Namespaced {

@@ -10,7 +10,7 @@ import (
 // ClusterPolicyExemption exempts requests of the whole cluster from policies, until it expires.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cpex,categories=usher
+// +kubebuilder:resource:scope=Cluster,shortName=cpex,categories={usher,exemptions}
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
@@ -43,7 +43,7 @@ type ClusterPolicyExemptionList struct {
 // expires.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=pex,categories=usher
+// +kubebuilder:resource:shortName=pex,categories={usher,exemptions}
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
