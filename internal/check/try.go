@@ -22,7 +22,7 @@ type NotTried struct {
 }
 
 // Try tries policies without errors, or with no others than fields that are not known, and returns the
-// findings. One that takes longer than it may when it is written is tried once more after all others, for all the time
+// findings. Of others it checks the types of expressions. One that takes longer than it may when it is written is tried once more after all others, for all the time
 // that it may take: the machine may have been busy. A policy that takes longer than timeout, unless that is 0, gets that as a problem. The error is
 // that of ctx.
 func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []NotTried, error) {
@@ -37,10 +37,11 @@ func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled
 	}
 	for i := range compiled {
 		c := &compiled[i]
+		attempt := try.Try
 		if slices.ContainsFunc(rule.Errors(rule.Written(c.Problems)), func(p rule.Problem) bool { return !slices.Contains(c.Policy.Unknown, p.Field) }) {
-			continue
+			attempt = try.Types
 		}
-		result, err := triedWithin(ctx, compile.LongestTrial, timeout, c, try)
+		result, err := triedWithin(ctx, compile.LongestTrial, timeout, c, attempt)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -56,7 +57,7 @@ func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled
 			// What ends when it is told to has not stalled.
 			longest, limit = timeout, timeout+compile.LongestTrial
 		}
-		result, err := triedWithin(ctx, longest, limit, c, try)
+		result, err := triedWithin(ctx, longest, limit, c, try.Try)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -69,11 +70,11 @@ func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled
 }
 
 // triedWithin tries a policy for some time. One that does not end gets that as a problem.
-func triedWithin(ctx context.Context, longest, timeout time.Duration, c *compile.Compiled, try *trial.Trial) (trial.Report, error) {
+func triedWithin(ctx context.Context, longest, timeout time.Duration, c *compile.Compiled, try func(context.Context, compile.Compiled) trial.Report) (trial.Report, error) {
 	result, err := stall.Within(ctx, timeout, func(ctx context.Context) (trial.Report, error) {
 		trying, cancel := context.WithTimeout(ctx, longest)
 		defer cancel()
-		return try.Try(trying, *c), nil
+		return try(trying, *c), nil
 	})
 	if stalled, ok := errors.AsType[*stall.Error](err); ok {
 		// It is as slow wherever else it is tried.

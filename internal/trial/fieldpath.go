@@ -38,7 +38,7 @@ func fieldPathProblem(set *kind.Set, written string, m *rule.ResourceMatch) (wro
 	}
 	p := path(strings.Split(listIndex.ReplaceAllString(written, "."+rule.Element), "."))
 	targets, unknown := targetsOf(set, m)
-	if len(unknown) > 0 || !set.Complete && matchesAny(m) {
+	if len(unknown) > 0 || !set.Complete && matchesAny(set, m) {
 		return wrong, false
 	}
 	for _, target := range targets {

@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,13 +17,30 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
+// Types checks the resources and the types of the expressions of a policy that is broken elsewhere, such that its
+// author need not correct that first.
+func (t *Trial) Types(ctx context.Context, c compile.Compiled) (result Report) {
+	typed := c.Typed()
+	if typed == nil {
+		return result
+	}
+	set := t.find(ctx, &c, nil)
+	wrong, _ := resourceProblems(set, constraints(&c))
+	problems, _ := t.typeProblems(ctx, set, typed, len(wrong) > 0)
+	result.Problems = append(wrong, problems...)
+	for i := range result.Problems {
+		result.Problems[i] = c.Place(result.Problems[i])
+	}
+	return result
+}
+
 // typeProblems returns what is wrong with the types in the expressions of an admission policy.
 // Partial says that some of the resources that it is for are not known.
 func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed, partial bool) ([]rule.Problem, []string) {
 	targets, unknown := targetsOf(set, p.Matches())
 	policy := &typecheck.Policy{
 		Expressions: p.Expressions(), Params: p.Params(), Targets: targets, Data: p.Data(),
-		Partial: partial || len(unknown) > 0 || !set.Complete && matchesAny(p.Matches()),
+		Partial: partial || len(unknown) > 0 || !set.Complete && matchesAny(set, p.Matches()),
 	}
 	skipped := unknownSchemas(unknown)
 	if of := p.Params(); !of.Empty() && set.Schema(of) == nil {
@@ -138,11 +156,32 @@ func operationsOf(r *kind.Resource) []usher.Operation {
 	return operations
 }
 
-// matchesAny reports whether a match is for resources that it does not name.
-func matchesAny(m *rule.ResourceMatch) bool {
+// matchesAny reports whether a match is for resources that it does not name, and that may have kinds besides those
+// of Kubernetes.
+func matchesAny(set *kind.Set, m *rule.ResourceMatch) bool {
 	return len(m.Rules) == 0 || slices.ContainsFunc(m.Rules, func(r rule.ResourceRule) bool {
-		return slices.Contains(r.Groups, "*") || slices.Contains(r.Versions, "*") || slices.ContainsFunc(r.Resources, func(name string) bool {
-			return strings.Contains(name, "*") && !strings.HasPrefix(name, "pods/")
+		named := !slices.ContainsFunc(r.Resources, func(name string) bool { return strings.Contains(name, "*") && !strings.HasPrefix(name, "pods/") })
+		if named && !slices.Contains(r.Groups, "*") && !slices.Contains(r.Versions, "*") {
+			return false
+		}
+		return slices.ContainsFunc(r.Groups, func(group string) bool {
+			// The groups of custom resources have a dot.
+			return group == "*" || strings.Contains(group, ".") && !(named && allStable(set, group, r.Resources))
 		})
+	})
+}
+
+// stableVersion is a version whose resources Kubernetes changes compatibly.
+var stableVersion = regexp.MustCompile(`^v[0-9]+$`)
+
+// allStable reports whether all resources are known in a stable version of a group.
+func allStable(set *kind.Set, group string, resources []string) bool {
+	return !slices.ContainsFunc(resources, func(name string) bool {
+		for r := range set.Resources() {
+			if r.Group == group && r.Name == name && stableVersion.MatchString(r.Version) {
+				return false
+			}
+		}
+		return true
 	})
 }
