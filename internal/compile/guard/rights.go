@@ -168,7 +168,7 @@ func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, 
 			// Anyone who may write a policy for pods may warn of those of workloads.
 			for _, endpoints := range rule.OfWorkloads(nil).Rules {
 				// Those of namespaces do not act on PodTemplates.
-				endpoints.Resources = slices.DeleteFunc(endpoints.Resources, func(resource string) bool { return resource == "podtemplates" })
+				endpoints.Resources = slices.DeleteFunc(slices.Clone(endpoints.Resources), func(resource string) bool { return resource == "podtemplates" })
 				a.actsAt(&endpoints, "set spec.podTemplates to Warn, or have somebody write the policy who has these rights in the namespace")
 			}
 		}
