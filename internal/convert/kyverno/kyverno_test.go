@@ -83,6 +83,11 @@ func TestLeftOut(t *testing.T) {
 		{"a subresource of an unknown kind", "kinds: [Pod]", "kinds: [Gadget/scale]", "spec.rules[0].match.resources.kinds", "no kind Gadget/scale is known"},
 		{"part of a kind", "kinds: [Pod]", `kinds: ["P*"]`, "spec.rules[0].match.resources.kinds", "wildcards"},
 		{"namespaces of overrides", "spec: {", "spec: {validationFailureActionOverrides: [{action: Audit, namespaces: [\"a*\"]}], ", "spec.validationFailureActionOverrides[0].namespaces", "wildcards"},
+		{
+			"a default below an element", "validate: {message: m, pattern: {spec: {hostname: x}}}",
+			`mutate: {patchStrategicMerge: {spec: {containers: [{"(name)": "*", resources: {requests: {"+(memory)": 1Gi}}}]}}}`,
+			"spec.rules[0].mutate.patchStrategicMerge.spec.containers[0].resources.requests.+(memory)", "the first element decides",
+		},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()

@@ -75,6 +75,9 @@ func (w *patcher) key(key *syntax.Key, at string, to location, of shape) (string
 	present := has(at, key.Name)
 	value := member(at, key.Name)
 	if key.Anchor == syntax.AddIfAbsent {
+		if w.first != "" && at != w.item {
+			return "", refuse(key.Value.Field, key.Text+" is in a map of an element, and in Kyverno the first element decides what is added to all", "write it as a foreach with patchesJson6902 and preconditions")
+		}
 		if w.first != "" {
 			// The first element decides for all.
 			present = has(w.first+"[0]", key.Name)
@@ -278,10 +281,10 @@ func (w *patcher) element(p *syntax.Pattern, by, at string, to location, of shap
 		index = "n"
 	}
 	name := w.scope.Taking(index).ElementName(lastField(to.last()))
-	outer, first := w.scope, w.first
-	defer func() { w.scope, w.first = outer, first }()
+	outer, first, item := w.scope, w.first, w.item
+	defer func() { w.scope, w.first, w.item = outer, first, item }()
 	w.scope = outer.Taking(name).Taking(index)
-	w.first = at
+	w.first, w.item = at, name
 	inside, err := w.keys(&rest, name, to.at(index), of.element())
 	if err != nil {
 		return nil, err

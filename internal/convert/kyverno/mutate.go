@@ -79,6 +79,8 @@ type patcher struct {
 	several bool
 	// first is the list in CEL whose first element decides whether keys are added; empty outside of lists.
 	first string
+	// item is the variable of an element of that list.
+	item string
 }
 
 func (w *patcher) rule(m *syntax.Mutate) error {
