@@ -22,11 +22,8 @@ const (
 	// settling is how long to wait after a change of policies, because another one may follow.
 	settling = 100 * time.Millisecond
 	// checkEvery is the interval for checks without a reason: someone may have changed the webhook
-	// configurations.
-	checkEvery = 2 * time.Minute
-	// lookEvery is how often to look for kinds that policies name and the cluster does not
-	// have.
-	lookEvery = 30 * time.Second
+	// configurations, or added a kind that policies name. Until then policies may not be enforced.
+	checkEvery = 30 * time.Second
 	// After an error the next attempt is made after retryFirst, then after twice as long
 	// each time, at most retryMost.
 	retryFirst = time.Second
@@ -159,7 +156,7 @@ func (r *webhookConfigSync) run(ctx context.Context, coverage func() rule.Covera
 			k.done, backoff = &want, newBackoff()
 		case errors.As(err, &unknown) && unknown.Error() == err.Error():
 			// Everything that can be registered is registered. New kinds may not be known yet.
-			k.done, backoff, pause = &want, newBackoff(), lookEvery
+			k.done, backoff = &want, newBackoff()
 			if text(r.status().err) != text(err) {
 				pause = retryFirst
 			}

@@ -122,7 +122,7 @@ func TestRegistrationFollowsPoliciesAndCA(t *testing.T) {
 		r.set(func() { r.bundle = "CA2" })
 		r.ca <- struct{}{}
 		r.expect(time.Second, "another CA", "Service CA2")
-		r.expect(3*time.Minute, "somebody may have meddled with it", "Service CA2")
+		r.expect(40*time.Second, "somebody may have meddled with it", "Service CA2")
 		if r.resets.Load() == 0 {
 			t.Error("discovery is not read again: a kind that gets another version would not be noticed")
 		}
@@ -178,7 +178,7 @@ func TestOnlyTheLeaderLooksAgainWithoutReason(t *testing.T) {
 		r.signal()
 		r.expect(time.Second, "what changed is a reason", "Secret CA")
 		r.follows.Store(false)
-		r.expect(3*time.Minute, "it leads now", "Secret CA")
+		r.expect(40*time.Second, "it leads now", "Secret CA")
 	})
 }
 
@@ -189,14 +189,14 @@ func TestWhenRegistrationWasChecked(t *testing.T) {
 		since := "as the policies need it, since " + time.Now().Format(time.RFC3339) + ", last checked "
 		r := register(t)
 		r.signal()
-		r.expect(time.Minute, "with the first policies", "Pod CA")
+		r.expect(20*time.Second, "with the first policies", "Pod CA")
 		said := func(want string) {
 			t.Helper()
 			if got := r.kept(); got != since+want {
 				t.Errorf("got %q, want %q", got, since+want)
 			}
 		}
-		said("1m0s ago")
+		said("20s ago")
 		r.set(func() { r.kind = "Service" })
 		r.signal()
 		r.expect(time.Second, "an edit", "Service CA")
