@@ -75,7 +75,7 @@ func absent(set *kind.Set, m *rule.ResourceMatch) []schema.GroupVersionKind {
 	for i := range m.Rules {
 		for _, pattern := range m.Rules[i].Resources {
 			n := named{set: set, rule: &m.Rules[i], pattern: pattern}
-			if !n.exists() {
+			if !n.exists() && len(m.Rules[i].Groups) > 0 && len(m.Rules[i].Versions) > 0 {
 				return []schema.GroupVersionKind{{Group: m.Rules[i].Groups[0], Version: m.Rules[i].Versions[0], Kind: pattern}}
 			}
 		}

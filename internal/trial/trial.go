@@ -104,12 +104,7 @@ func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem
 // Try tries each rule of a policy, of a suspended one those that it would have in force. It stops when ctx is
 // done, and reports what it has found until then.
 func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
-	defer func() {
-		// A panic must not keep a policy from being written: the findings are only advice.
-		if panicked := recover(); panicked != nil {
-			result.Skipped = append(result.Skipped, fmt.Sprintf("everything, because the trial panicked: %v; report this as a defect", panicked))
-		}
-	}()
+	defer result.catch()
 	if c.Resumed != nil {
 		c = *c.Resumed
 	}
@@ -162,6 +157,13 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Report) {
 	rule.SortProblems(result.Problems)
 	result.Problems = slices.CompactFunc(result.Problems, func(a, b rule.Problem) bool { return a == b })
 	return result
+}
+
+// catch has a panic not keep a policy from being written: the findings are only advice. It is deferred itself.
+func (r *Report) catch() {
+	if panicked := recover(); panicked != nil {
+		r.Skipped = append(r.Skipped, fmt.Sprintf("everything, because the trial panicked: %v; report this as a defect", panicked))
+	}
 }
 
 // refused is what problems say of requests on which a rule fails.

@@ -20,6 +20,7 @@ import (
 // Types checks the resources and the types of the expressions of a policy that is broken elsewhere, such that its
 // author need not correct that first.
 func (t *Trial) Types(ctx context.Context, c compile.Compiled) (result Report) {
+	defer result.catch()
 	typed := c.Typed()
 	if typed == nil {
 		return result

@@ -65,10 +65,6 @@ func flattenCost(args []ref.Val, _ ref.Val) *uint64 {
 // another.
 func compareCost(argument int) interpreter.FunctionTracker {
 	return func(args []ref.Val, _ ref.Val) *uint64 {
-		if failed, ok := args[argument].(*types.Err); ok {
-			// It ends the evaluation as the type assertion does in API servers, with an error that says why.
-			panic(failed)
-		}
 		list := args[argument].(traits.Lister)
 		factor, size := 2.0, sizeOf(list)
 		if size == 0 {

@@ -293,8 +293,6 @@ func recovered(err *error) {
 		*err = r
 	case *meter.Stopped:
 		*err = r
-	case *types.Err:
-		*err = r
 	default:
 		*err = fmt.Errorf("internal error: %v", r)
 	}

@@ -293,17 +293,6 @@ func (a answer) String() string {
 	return a.Value
 }
 
-// sameAs reports whether Usher says the same. It says why what ought to be sorted is no list, and API servers only that
-// it is none.
-func (a answer) sameAs(usher answer) bool {
-	before, noList := strings.CutSuffix(a.Err, "internal error: interface conversion: *types.Err is not traits.Lister: missing method Add")
-	if noList {
-		why, ok := strings.CutPrefix(usher.Err, before)
-		return ok && why != "" && !strings.Contains(why, "internal error")
-	}
-	return a.String() == usher.String()
-}
-
 // anything is an expression whose value may be of any type.
 type anything string
 

@@ -97,8 +97,6 @@ func (f *Frame) leave(outer *evaluation, length int, err *error) {
 	case nil:
 	case *meter.Stopped:
 		*err = panicked
-	case *types.Err:
-		*err = panicked
 	default:
 		*err = fmt.Errorf("internal error: %v", panicked)
 	}
