@@ -21,10 +21,10 @@ type NotTried struct {
 	Why    string          `json:"why"`
 }
 
-// Try tries policies without errors, or with no others than fields that are not known, and returns the
-// findings. Of others it checks the types of expressions. One that takes longer than it may when it is written is tried once more after all others, for all the time
-// that it may take: the machine may have been busy. A policy that takes longer than timeout, unless that is 0, gets that as a problem. The error is
-// that of ctx.
+// Try tries policies without errors, or with no others than fields that are not known, and returns the findings. Of
+// others it checks the types of expressions. One that takes longer than it may when it is written is tried once more
+// after all others, for all the time that it may take: the machine may have been busy. A policy that takes longer than
+// timeout, unless that is 0, gets that as a problem. The error is that of ctx.
 func Try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []NotTried, error) {
 	var problems []rule.Problem
 	var skipped []NotTried

@@ -183,7 +183,8 @@ func ran(d usher.Decision) string {
 	return b.String()
 }
 
-// done says what a rule did, of one that turned out not to be for the request why, and of one that failed without denying the request which field keeps it from that.
+// done says what a rule did, of one that turned out not to be for the request why, and of one that failed without
+// denying the request which field keeps it from that.
 func done(f *usher.Finding) string {
 	switch {
 	case f.Outcome == usher.Skipped && f.Message != "":

@@ -102,7 +102,7 @@ func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policie
 
 // unsent returns what says why API servers do not send a request to Usher: as it is registered, or as it is by default.
 func unsent(ctx context.Context, kube kubernetes.Interface) func(*usher.Request) string {
-	o, ok := webhookconfig.LeavingOut(ctx, kube, "usher")
+	o, ok := webhookconfig.LeavingOut(ctx, kube, webhookconfig.DefaultName)
 	if !ok {
 		o.Namespace = cluster.DefaultNamespace
 	}

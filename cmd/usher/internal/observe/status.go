@@ -133,7 +133,7 @@ type statusReport struct {
 	NamespaceProblems []statusProblem `json:"namespaceProblems"`
 	Unknown           []string        `json:"unknown"`
 	reach
-	// failOpen are the policies that FailOpen counts.
+	// failOpen are the policies that FailOpen counts, those of the cluster first.
 	failOpen []usher.PolicyRef
 	// unverified are policies of the cluster of which it is not known whether they are enforced.
 	unverified []statusProblem
@@ -281,10 +281,9 @@ func (f *statusFlags) ask(cmd *cobra.Command, s cli.Streams) (*statusReport, err
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(r.Excluded, func(a, b excludedFrom) int {
-		return min(len(a.Policy.Namespace), 1) - min(len(b.Policy.Namespace), 1)
-	})
-	r.Policies.Excluding = len(r.Excluded)
+	slices.SortStableFunc(r.Excluded, func(a, b excludedFrom) int { return clusterFirst(a.Policy, b.Policy) })
+	slices.SortStableFunc(r.failOpen, clusterFirst)
+	r.Policies.Excluding, r.Policies.FailOpen = len(r.Excluded), len(r.failOpen)
 	r.Unknown = append(r.Unknown, listed("", r.unverified)...)
 	if r.authorizing > 0 && r.tenant == "" {
 		r.unknownf("%s", failsOpen)

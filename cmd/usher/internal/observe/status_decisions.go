@@ -268,12 +268,17 @@ func argsOf(f *replica.Flags) string {
 	return all.String()
 }
 
+// clusterFirst orders policies of the cluster before those of namespaces.
+func clusterFirst(a, b usher.PolicyRef) int {
+	return min(len(a.Namespace), 1) - min(len(b.Namespace), 1)
+}
+
 // most returns the policies with the highest figures, those of the cluster first: who writes the policies of a namespace
 // does not decide which others are named.
 func most(policies map[usher.PolicyRef]*figures, of func(*figures) float64) []usher.PolicyRef {
 	all := slices.DeleteFunc(slices.Collect(maps.Keys(policies)), func(p usher.PolicyRef) bool { return of(policies[p]) == 0 })
 	slices.SortFunc(all, func(a, b usher.PolicyRef) int {
-		return cmp.Or(min(len(a.Namespace), 1)-min(len(b.Namespace), 1), cmp.Compare(of(policies[b]), of(policies[a])), strings.Compare(a.String(), b.String()))
+		return cmp.Or(clusterFirst(a, b), cmp.Compare(of(policies[b]), of(policies[a])), strings.Compare(a.String(), b.String()))
 	})
 	return all[:min(len(all), mostNotes)]
 }
@@ -296,7 +301,7 @@ func (r *statusReport) warned(ref usher.PolicyRef, problems []v1alpha1.PolicyPro
 
 // worst returns the gravest warnings of some policies, those of the cluster first.
 func (r *statusReport) worst() []lookAt {
-	slices.SortStableFunc(r.warnings, func(a, b lookAt) int { return min(len(a.Policy.Namespace), 1) - min(len(b.Policy.Namespace), 1) })
+	slices.SortStableFunc(r.warnings, func(a, b lookAt) int { return clusterFirst(a.Policy, b.Policy) })
 	all := append(r.lockouts, r.warnings...)
 	return all[:min(len(all), mostNotes)]
 }

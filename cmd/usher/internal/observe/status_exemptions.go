@@ -64,7 +64,7 @@ func exempting(policies []api.Policy, now time.Time) (notes []lookAt) {
 		all = append(all, exemption{lookAt{ref, printable.Line(what), run}, spec.ExpiresAt.Time})
 	}
 	slices.SortStableFunc(all, func(a, b exemption) int {
-		return cmp.Or(min(len(a.note.Policy.Namespace), 1)-min(len(b.note.Policy.Namespace), 1), a.ends.Compare(b.ends))
+		return cmp.Or(clusterFirst(a.note.Policy, b.note.Policy), a.ends.Compare(b.ends))
 	})
 	for _, one := range all[:min(len(all), mostNotes)] {
 		notes = append(notes, one.note)

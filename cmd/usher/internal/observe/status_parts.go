@@ -239,7 +239,6 @@ func (r *statusReport) policy(policy *api.Policy) error {
 	r.Policies.All++
 	ref := compile.Ref(policy.Object)
 	if spec["failurePolicy"] == "Ignore" {
-		r.Policies.FailOpen++
 		r.failOpen = append(r.failOpen, ref)
 	}
 	wrongf := func(format string, args ...any) { r.policyf(&ref, format, args...) }

@@ -235,9 +235,8 @@ func (r *statusReport) counts() string {
 	return counts
 }
 
-// failOpenText names policies that let pass what they fail on, those of the cluster first.
+// failOpenText names policies that let pass what they fail on.
 func failOpenText(refs []usher.PolicyRef) string {
-	slices.SortStableFunc(refs, func(a, b usher.PolicyRef) int { return min(len(a.Namespace), 1) - min(len(b.Namespace), 1) })
 	var all []string
 	for i := range refs {
 		all = append(all, refs[i].String())

@@ -74,8 +74,7 @@ func Requests(policy *syntax.Policy, kinds *kind.Set) []*interpret.Request {
 // templates returns an object without fields for each kind that a rule names.
 func (g *generator) templates(r *syntax.Rule) []map[string]any {
 	var all []map[string]any
-	blocks := append(append([]syntax.Block{r.Match.Block}, r.Match.Any...), r.Match.All...)
-	for _, b := range blocks {
+	for _, b := range blocksOf(&r.Match) {
 		for _, text := range b.Resources.Kinds {
 			parts := strings.Split(text, "/")
 			name := parts[len(parts)-1]

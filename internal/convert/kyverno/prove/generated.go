@@ -99,12 +99,16 @@ func (c *comparer) rows(ctx context.Context, requests []*interpret.Request, one 
 	return []proof.Row{row(proof.Row{Outcome: proof.Holds}, fmt.Sprintf("%d generated requests, of which %d are %s", same, affected, effect))}
 }
 
+// blocksOf returns all that a match says.
+func blocksOf(m *syntax.Match) []syntax.Block {
+	return slices.Concat([]syntax.Block{m.Block}, m.Any, m.All)
+}
+
 // kindsOf returns the kinds that the rules of a policy name.
 func kindsOf(p *syntax.Policy) string {
 	var all []string
 	for i := range p.Spec.Rules {
-		m := &p.Spec.Rules[i].Match
-		for _, b := range slices.Concat([]syntax.Block{m.Block}, m.Any, m.All) {
+		for _, b := range blocksOf(&p.Spec.Rules[i].Match) {
 			all = append(all, b.Resources.Kinds...)
 		}
 	}
